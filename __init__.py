@@ -1,0 +1,1 @@
+"""Milepost: durable business processes over PostgreSQL and Apache Kafka."""

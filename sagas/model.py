@@ -1,0 +1,339 @@
+"""What the state machine reads and writes: a run with its steps, facts that happened, and the decision.
+
+`decide(definition, run, fact, now)` in `decide.py` is the one place that turns the former into the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+from ..schemas.states import RunState, StepKind, StepState
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One row of milepost.step.
+
+    Attributes:
+        name: The step's, wait's or undo's own name.
+        undo_of: For an undo, the step it undoes.
+        attempt: Tries begun so far.
+        fence: Rises with every claim; a finish with another fence changes nothing.
+        generation: Rises whenever wake_at is set anew by a decision; a timer of another generation is stale.
+        worker: Who holds it while RUNNING, RECONCILING or COMPENSATING.
+        doubt: Some try may have taken effect without anybody knowing.
+        doubt_at: When the doubted try's lease ended; Absent counts only `settle` after it.
+        finish_no: Order of completion within the run.
+        probes: Probes asked since the outcome became unknown.
+        nudges: Times that the work was announced again.
+        since: When the present state began.
+        first_at: When the first try began.
+        signal: Payload of the signal that its wait was matched with, if any; only loaded, never stored here.
+    """
+
+    name: str
+    kind: StepKind
+    state: StepState
+    since: datetime
+    iteration: str = ""
+    undo_of: str | None = None
+    queue: str = "default"
+    attempt: int = 0
+    fence: int = 0
+    generation: int = 0
+    worker: UUID | None = None
+    wake_at: datetime | None = None
+    doubt: bool = False
+    doubt_at: datetime | None = None
+    result: Json = None
+    code: str | None = None
+    message: str | None = None
+    finish_no: int | None = None
+    probes: int = 0
+    nudges: int = 0
+    first_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    signal: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One row of milepost.run with its step rows, in the order in which they came to be.
+
+    Attributes:
+        version: Compare-and-set version as loaded; the store raises it.
+        code: Why the run waits for a person, or failed.
+        cause: Code of the error or timeout that made the run stop going forward.
+        history_n: Number of history rows so far.
+        finish_n: Number of finishes so far.
+    """
+
+    id: UUID
+    tenant: str
+    saga: str
+    key: str
+    definition: int
+    input: Json
+    state: RunState
+    correlation_id: str
+    code: str | None = None
+    cause: str | None = None
+    version: int = 0
+    history_n: int = 0
+    finish_n: int = 0
+    wake_at: datetime | None = None
+    finished_at: datetime | None = None
+    traceparent: str | None = None
+    steps: tuple[Step, ...] = ()
+
+    def step(self, name: str, iteration: str = "") -> Step | None:
+        """Return the step row of that name, or None while it does not exist."""
+        return next((s for s in self.steps if s.name == name and s.iteration == iteration), None)
+
+
+# --- facts ------------------------------------------------------------------------------------------
+
+Verdict: TypeAlias = Literal["retry", "fatal", "unknown", "not_sent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The run has just been made; nothing of it exists yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker with a free slot wants the step (or its probe, or its undo)."""
+
+    step: str
+    worker: UUID
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The try under this fence returned."""
+
+    step: str
+    fence: int
+    result: Json = None
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TryFailed:
+    """The try under this fence raised.
+
+    Attributes:
+        verdict: retry = transient; fatal = a definite no, nothing happened; unknown = may have happened;
+            not_sent = certainly never left.
+        retry_after: What the other side asked for.
+    """
+
+    step: str
+    fence: int
+    verdict: Verdict
+    code: str
+    message: str
+    retry_after: timedelta | None = None
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """A stopping worker gives the step back before the user's function was called."""
+
+    step: str
+    fence: int
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The lease of the worker that holds the step under this fence ended at `lease_ended_at`."""
+
+    step: str
+    fence: int
+    lease_ended_at: datetime
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """`wake_at` has come; `step` is None for the run itself."""
+
+    step: str | None
+    generation: int
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    """The wait of this generation has been matched with a signal, whose body is `payload`."""
+
+    step: str
+    generation: int
+    payload: Mapping[str, Json]
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFound:
+    """The probe found the effect and its result."""
+
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAbsent:
+    """The probe found nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeInProgress:
+    """The other side still works on it."""
+
+    ask_again: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFailed:
+    """The other side says it failed for good."""
+
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeError:
+    """The probe itself raised: nothing was learned."""
+
+    code: str
+    message: str
+
+
+ProbeAnswer: TypeAlias = ProbeFound | ProbeAbsent | ProbeInProgress | ProbeFailed | ProbeError
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The probe (or the settling repeat of a SAFE step) under this fence answered."""
+
+    step: str
+    fence: int
+    answer: ProbeAnswer
+    iteration: str = ""
+
+
+Fact: TypeAlias = (
+    Start | Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed
+)
+
+
+# --- decisions --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Announce the step row on its queue's work topic (`lane` 'work') or compensation topic."""
+
+    step: str
+    lane: Literal["work", "compensation"]
+    queue: str
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWait:
+    """Register the wait; an earlier unmatched signal of (type, key) is matched in the same transaction."""
+
+    step: str
+    generation: int
+    type: str
+    key: str
+    broadcast: bool
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseWait:
+    """End the wait of this generation; if it has been matched meanwhile, the decision must be taken anew."""
+
+    step: str
+    generation: int
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One history row; `event` as in requirement S16 (run.started, step.completed, timer.stale …)."""
+
+    event: str
+    step: str | None = None
+    attempt: int | None = None
+    data: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One reconciliation row: what an unknown outcome turned out to be, and on what evidence."""
+
+    step: str
+    before: str
+    evidence: Mapping[str, Json]
+    decision: Literal["NONE", "MARK_AS_SUCCESS", "RETRY", "ESCALATE", "FAIL"]
+    after: str
+    reason: str
+
+
+Answer: TypeAlias = Literal["changed", "ignored", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What follows from a fact.
+
+    Attributes:
+        answer: changed = store it; ignored = right but late or repeated (store the history rows, if any);
+            refused = illegal in this state, nothing is stored but the history rows.
+        reason: Why ignored or refused; '' when changed.
+        run: The run as it is to be, steps included (`version` untouched: the store raises it).
+        changed: Step rows to insert or update.
+        work: Messages to announce.
+        claimed: The step row that this decision gave to a worker, when the fact was a Claim.
+    """
+
+    answer: Answer
+    run: Run
+    reason: str = ""
+    changed: tuple[Step, ...] = ()
+    history: tuple[Entry, ...] = ()
+    work: tuple[Work, ...] = ()
+    opens: tuple[OpenWait, ...] = ()
+    closes: tuple[CloseWait, ...] = ()
+    settled: tuple[Settled, ...] = ()
+    claimed: Step | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Times that the deployment sets, not the definition.
+
+    Attributes:
+        nudge: First wait before an unclaimed step is announced again; doubles up to nudge_cap.
+        slack: Added to attempt_timeout for a RUNNING step's hard timeout.
+        reminder: How often a person is reminded.
+        sweep: How often an otherwise silent run is looked at.
+    """
+
+    nudge: timedelta = timedelta(seconds=10)
+    nudge_cap: timedelta = timedelta(minutes=10)
+    slack: timedelta = timedelta(seconds=30)
+    reminder: timedelta = timedelta(days=1)
+    sweep: timedelta = timedelta(days=1)

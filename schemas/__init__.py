@@ -1,0 +1,1 @@
+"""Contracts: events, messages, ids, errors, states, options and the SQL schema. Imports nothing of ours."""

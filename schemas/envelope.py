@@ -1,0 +1,217 @@
+"""CloudEvents 1.0 over Kafka: the headers of a record, and what a handler sees of them.
+
+Binary mode out; binary and structured mode in.
+Source: CloudEvents Kafka protocol binding 1.0.2, https://github.com/cloudevents/spec
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from .ids import event_identity
+
+CONTENT_JSON = "application/json"
+STRUCTURED = "application/cloudevents+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A Kafka record as it was read: raw bytes, nothing decoded.
+
+    Attributes:
+        timestamp_ms: Record timestamp in milliseconds since 1970 (UTC).
+        headers: Names with raw values; a value may be None.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Everything about a received event except its body.
+
+    Attributes:
+        id: Inbox identity (see `event_identity`).
+        event_id: The CloudEvents id as sent; '' when the record had none.
+        time: When the event happened, if the sender said so.
+        traceparent: W3C trace context of the sender, if valid text.
+        delivery: How often this record is being handled, from 1.
+        identified: False when the identity was made from topic, partition and offset.
+    """
+
+    id: UUID
+    event_id: str
+    source: str
+    type: str
+    version: int
+    tenant: str
+    time: datetime | None
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    correlation_id: str | None
+    causation_id: str | None
+    traceparent: str | None
+    tracestate: str | None
+    delivery: int = 1
+    identified: bool = True
+
+
+class NotAnEvent(Exception):
+    """The record's bytes are no event; `code` and the message say why. The record is to be parked.
+
+    Args:
+        code: NO_TYPE, BAD_HEADER, BAD_JSON or NO_VALUE.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def event_headers(
+    *,
+    event_id: UUID,
+    source: str,
+    type: str,
+    version: int,
+    time: datetime,
+    tenant: str = "",
+    correlation_id: str | None = None,
+    causation_id: str | None = None,
+    traceparent: str | None = None,
+    tracestate: str | None = None,
+) -> dict[str, str]:
+    """Return the text headers of one outgoing event in CloudEvents binary mode.
+
+    Args:
+        time: Timezone-aware instant; written in RFC 3339 with its offset.
+    """
+    headers = {
+        "ce_specversion": "1.0",
+        "ce_id": str(event_id),
+        "ce_source": source,
+        "ce_type": type,
+        "ce_time": time.isoformat(),
+        "ce_eventversion": str(version),
+        "content-type": CONTENT_JSON,
+    }
+    optional = {
+        "ce_tenant": tenant or None,
+        "ce_correlationid": correlation_id,
+        "ce_causationid": causation_id,
+        "traceparent": traceparent,
+        "tracestate": tracestate,
+    }
+    headers.update({name: value for name, value in optional.items() if value})
+    return headers
+
+
+def read_event(record: Record) -> tuple[Envelope, bytes]:
+    """Read a record as an event.
+
+    Returns:
+        The envelope and the bytes of the event's data.
+
+    Raises:
+        NotAnEvent: The record carries no type, a header is not UTF-8, or its structured body is no JSON object.
+    """
+    headers = _text_headers(record)
+    if headers.get("content-type", "").split(";")[0].strip().lower() == STRUCTURED:
+        attributes, data = _structured(record)
+        attributes = {name: text for name, text in attributes.items() if name not in {"traceparent", "tracestate"}} | {
+            name: headers[name] for name in ("traceparent", "tracestate") if name in headers
+        }
+    else:
+        attributes = {name.removeprefix("ce_"): text for name, text in headers.items()}
+        if record.value is None:
+            raise NotAnEvent("NO_VALUE", "the record has no value (a tombstone), and this consumer expects an event")
+        data = record.value
+    return _envelope(record, attributes), data
+
+
+def _text_headers(record: Record) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in record.headers:
+        lower = name.lower()
+        if not (lower.startswith("ce_") or lower in {"content-type", "traceparent", "tracestate"}):
+            continue
+        try:
+            text = (value or b"").decode()
+        except UnicodeDecodeError as error:
+            if lower in {"traceparent", "tracestate"}:
+                continue
+            raise NotAnEvent("BAD_HEADER", f"header {name} is not UTF-8: {error}") from error
+        if lower == "ce_id" and headers.get("ce_id", text) != text:
+            raise NotAnEvent("BAD_HEADER", "the record has two different ce_id headers")
+        headers[lower] = text
+    return headers
+
+
+def _structured(record: Record) -> tuple[dict[str, str], bytes]:
+    try:
+        body: Any = json.loads(record.value or b"")
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise NotAnEvent("BAD_JSON", f"the structured event is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise NotAnEvent("BAD_JSON", "the structured event is no JSON object")
+    attributes = {
+        name: value for name, value in body.items() if isinstance(value, str) and name not in {"data", "data_base64"}
+    }
+    return attributes, json.dumps(body.get("data"), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _envelope(record: Record, attributes: Mapping[str, str]) -> Envelope:
+    event_type = attributes.get("type", "")
+    if not event_type:
+        raise NotAnEvent("NO_TYPE", "the record has no ce_type header, so it is no CloudEvent")
+    tenant = attributes.get("tenant", "")
+    source = attributes.get("source", "")
+    event_id = attributes.get("id", "")
+    identified = bool(event_id.strip()) and len(event_id) <= 1024
+    identity = (
+        event_identity(tenant, source, event_id)
+        if identified
+        else event_identity("", f"kafka:{record.topic}", f"{record.partition}:{record.offset}")
+    )
+    version = attributes.get("eventversion", "1")
+    return Envelope(
+        id=identity,
+        event_id=event_id,
+        source=source,
+        type=event_type,
+        version=int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 1,
+        tenant=tenant,
+        time=_time(attributes.get("time")),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        key=record.key,
+        correlation_id=attributes.get("correlationid"),
+        causation_id=attributes.get("causationid"),
+        traceparent=attributes.get("traceparent"),
+        tracestate=attributes.get("tracestate"),
+        identified=identified,
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo is not None else None

@@ -1,0 +1,77 @@
+"""Internal messages of a service, as they travel on its own topics.
+
+Each is a signal to look at a row: losing or repeating one is harmless, because the row decides.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    message_type: ClassVar[str] = ""
+
+
+class WorkMessage(_Message):
+    """A step, a probe or an undo is ready to be claimed.
+
+    Attributes:
+        step: Name of the step row (for an undo: the undo's own name).
+        definition: Version of the saga, so that a process without it leaves the step alone.
+    """
+
+    message_type: ClassVar[str] = "milepost.work"
+    run: UUID
+    saga: str
+    definition: int
+    step: str
+    iteration: str = ""
+
+
+class ResumeMessage(_Message):
+    """A wait of the run has been matched with a signal."""
+
+    message_type: ClassVar[str] = "milepost.resume"
+    run: UUID
+    step: str
+    iteration: str = ""
+    generation: int
+
+
+class TimerMessage(_Message):
+    """Something of the run is due; `step` is None for the run itself."""
+
+    message_type: ClassVar[str] = "milepost.timer"
+    run: UUID
+    step: str | None
+    iteration: str = ""
+    generation: int
+
+
+def work_topic(service: str, queue: str) -> str:
+    """Topic of a queue's steps and probes."""
+    return f"{service}.work.{queue}"
+
+
+def compensation_topic(service: str, queue: str) -> str:
+    """Topic of a queue's undo work."""
+    return f"{service}.compensation.{queue}"
+
+
+def runs_topic(service: str) -> str:
+    """Topic of resumes."""
+    return f"{service}.runs"
+
+
+def timers_topic(service: str) -> str:
+    """Topic of due timers."""
+    return f"{service}.timers"
+
+
+def signals_group(service: str) -> str:
+    """Consumer group and inbox identity of the signal intake."""
+    return f"{service}.signals"

@@ -1,0 +1,368 @@
+-- Milepost's tables. This file equals all migrations applied in order; a test holds it so.
+-- SQL reads time only through milepost.clock(), which the test kit replaces; outbox.created_at alone uses
+-- clock_timestamp(), because partitions must not follow a stopped clock.
+
+CREATE SCHEMA milepost;
+
+CREATE FUNCTION milepost.clock() RETURNS timestamptz
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$ SELECT clock_timestamp() $$;
+
+CREATE TABLE milepost.migration (
+    number integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- outbox ---------------------------------------------------------------------------------------------
+
+CREATE TABLE milepost.topic (
+    name text PRIMARY KEY,
+    compacted boolean NOT NULL DEFAULT false,
+    max_bytes integer,
+    on_park text NOT NULL DEFAULT 'continue' CHECK (on_park IN ('continue', 'hold')),
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE SEQUENCE milepost.outbox_seq;
+
+-- Insert-only. The columns aggregatetype, aggregateid, type and payload carry Debezium's names.
+CREATE TABLE milepost.outbox (
+    id uuid NOT NULL,
+    seq bigint NOT NULL DEFAULT nextval('milepost.outbox_seq'),
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    tenant text NOT NULL DEFAULT '',
+    topic text NOT NULL,
+    aggregatetype text NOT NULL,
+    aggregateid text,
+    type text NOT NULL,
+    payload bytea,
+    headers jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (id, created_at)
+) PARTITION BY RANGE (created_at);
+CREATE INDEX outbox_seq_idx ON milepost.outbox (seq);
+CREATE INDEX outbox_xid_idx ON milepost.outbox (xid);
+
+CREATE TABLE milepost.outbox_lease (
+    outbox text PRIMARY KEY,
+    owner uuid,
+    epoch bigint NOT NULL DEFAULT 0,
+    expires_at timestamptz NOT NULL
+);
+
+-- Insert-only and short: one row is written before and one after every page that is sent.
+CREATE TABLE milepost.outbox_position (
+    outbox text NOT NULL,
+    epoch bigint NOT NULL,
+    n bigint NOT NULL,
+    previous pg_snapshot NOT NULL,
+    current pg_snapshot NOT NULL,
+    last_seq bigint NOT NULL,
+    system_identifier bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (outbox, epoch, n)
+);
+
+-- inbox ----------------------------------------------------------------------------------------------
+
+CREATE TABLE milepost.inbox (
+    consumer text NOT NULL,
+    event_id uuid NOT NULL,
+    tenant text NOT NULL DEFAULT '',
+    fingerprint bytea NOT NULL,
+    outcome text NOT NULL CHECK (outcome IN ('APPLIED', 'PARKED')),
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    "offset" bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (consumer, event_id)
+);
+
+CREATE TABLE milepost.consumer_position (
+    consumer text NOT NULL,
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    next_offset bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (consumer, topic, partition)
+);
+
+-- Committed before an event is handled alone, so that an event that kills its process is counted.
+CREATE TABLE milepost.inbox_attempt (
+    consumer text NOT NULL,
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    "offset" bigint NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    first_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (consumer, topic, partition)
+);
+
+-- scope is 'relay:topic', 'relay:key' or 'consumer:NAME'; key is the topic or the record key in bytes.
+CREATE TABLE milepost.hold (
+    scope text NOT NULL,
+    topic text NOT NULL,
+    key bytea NOT NULL,
+    reason text NOT NULL,
+    since timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (scope, topic, key)
+);
+
+CREATE TABLE milepost.dead_letter (
+    id uuid PRIMARY KEY,
+    tenant text NOT NULL DEFAULT '',
+    scope text NOT NULL,
+    event_id uuid NOT NULL,
+    topic text NOT NULL,
+    partition integer,
+    "offset" bigint,
+    seq bigint,
+    key bytea,
+    value bytea,
+    headers bytea NOT NULL,
+    sent_at timestamptz,
+    stage text NOT NULL CHECK (stage IN ('RELAY', 'DECODE', 'HANDLE')),
+    code text NOT NULL,
+    message text NOT NULL,
+    attempts integer NOT NULL,
+    first_failed_at timestamptz NOT NULL,
+    last_failed_at timestamptz NOT NULL,
+    recoverable boolean NOT NULL,
+    status text NOT NULL DEFAULT 'OPEN' CHECK (status IN ('OPEN', 'RETRY_PENDING', 'RESOLVED', 'IGNORED'))
+);
+CREATE INDEX dead_letter_open_idx ON milepost.dead_letter (scope, topic, first_failed_at)
+    WHERE status IN ('OPEN', 'RETRY_PENDING');
+
+CREATE TABLE milepost.signal (
+    id uuid PRIMARY KEY,
+    tenant text NOT NULL DEFAULT '',
+    source text NOT NULL,
+    event_id text NOT NULL,
+    type text NOT NULL,
+    key text NOT NULL,
+    payload jsonb NOT NULL,
+    traceparent text,
+    received_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    expires_at timestamptz NOT NULL,
+    run_id uuid,
+    matched_at timestamptz,
+    CHECK ((run_id IS NULL) = (matched_at IS NULL)),
+    UNIQUE (tenant, source, event_id)
+);
+CREATE INDEX signal_unmatched_idx ON milepost.signal (tenant, type, key, received_at) WHERE matched_at IS NULL;
+
+CREATE TABLE milepost.wait (
+    run_id uuid NOT NULL,
+    step text NOT NULL,
+    iteration text NOT NULL DEFAULT '',
+    generation bigint NOT NULL,
+    tenant text NOT NULL DEFAULT '',
+    type text NOT NULL,
+    key text NOT NULL,
+    state text NOT NULL DEFAULT 'OPEN' CHECK (state IN ('OPEN', 'MATCHED', 'CLOSED')),
+    broadcast boolean NOT NULL DEFAULT false,
+    signal_id uuid,
+    since timestamptz NOT NULL DEFAULT milepost.clock(),
+    CHECK ((state = 'MATCHED') = (signal_id IS NOT NULL)),
+    PRIMARY KEY (run_id, step, iteration, generation)
+);
+CREATE INDEX wait_open_idx ON milepost.wait (tenant, type, key, since) WHERE state = 'OPEN';
+
+-- sagas ----------------------------------------------------------------------------------------------
+
+-- Outlives the run: starting again after retention finds the old outcome instead of running twice.
+CREATE TABLE milepost.run_key (
+    tenant text NOT NULL DEFAULT '',
+    saga text NOT NULL,
+    key text NOT NULL,
+    run_id uuid NOT NULL,
+    input_hash bytea NOT NULL,
+    outcome text,
+    created_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (tenant, saga, key)
+);
+
+-- version counts every change of the run or one of its steps, except the waker's pushes of wake_at.
+CREATE TABLE milepost.run (
+    id uuid PRIMARY KEY,
+    tenant text NOT NULL DEFAULT '',
+    service text NOT NULL,
+    saga text NOT NULL,
+    key text NOT NULL,
+    definition integer NOT NULL,
+    shape text NOT NULL,
+    policy text NOT NULL,
+    input jsonb NOT NULL,
+    state text NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'WAITING', 'SUCCEEDED', 'FAILED',
+        'COMPENSATING', 'COMPENSATED', 'COMPENSATION_FAILED', 'MANUAL_REQUIRED', 'CANCELLED')),
+    code text,
+    cause text,
+    version bigint NOT NULL DEFAULT 1,
+    history_n integer NOT NULL DEFAULT 0,
+    finish_n integer NOT NULL DEFAULT 0,
+    wake_at timestamptz,
+    correlation_id text NOT NULL,
+    traceparent text,
+    created_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    updated_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    finished_at timestamptz,
+    CHECK ((state IN ('SUCCEEDED', 'FAILED', 'COMPENSATED', 'CANCELLED')) = (wake_at IS NULL)),
+    CHECK ((finished_at IS NULL) = (wake_at IS NOT NULL))
+) WITH (fillfactor = 70);
+CREATE INDEX run_wake_idx ON milepost.run (wake_at) WHERE wake_at IS NOT NULL;
+
+-- A row exists from when the step becomes runnable; an undo is a row of kind UNDO.
+CREATE TABLE milepost.step (
+    run_id uuid NOT NULL,
+    name text NOT NULL,
+    iteration text NOT NULL DEFAULT '',
+    kind text NOT NULL CHECK (kind IN ('STEP', 'TX', 'WAIT', 'UNDO')),
+    state text NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'SUCCEEDED', 'FAILED', 'RETRY_PENDING', 'UNKNOWN',
+        'RECONCILING', 'WAITING', 'SKIPPED', 'MANUAL_REQUIRED', 'CANCELLED', 'COMPENSATION_PENDING',
+        'COMPENSATING', 'COMPENSATED', 'COMPENSATION_FAILED')),
+    undo_of text,
+    queue text NOT NULL DEFAULT 'default',
+    attempt integer NOT NULL DEFAULT 0,
+    fence bigint NOT NULL DEFAULT 0,
+    generation bigint NOT NULL DEFAULT 0,
+    worker uuid,
+    wake_at timestamptz,
+    doubt boolean NOT NULL DEFAULT false,
+    doubt_at timestamptz,
+    result jsonb,
+    code text,
+    message text,
+    finish_no integer,
+    probes integer NOT NULL DEFAULT 0,
+    nudges integer NOT NULL DEFAULT 0,
+    since timestamptz NOT NULL,
+    first_at timestamptz,
+    started_at timestamptz,
+    finished_at timestamptz,
+    PRIMARY KEY (run_id, name, iteration),
+    CHECK ((state IN ('SUCCEEDED', 'FAILED', 'SKIPPED', 'CANCELLED', 'COMPENSATED')) = (wake_at IS NULL)),
+    CHECK ((state IN ('RUNNING', 'RECONCILING', 'COMPENSATING')) = (worker IS NOT NULL)),
+    CHECK ((kind = 'UNDO') = (undo_of IS NOT NULL))
+) WITH (fillfactor = 70);
+CREATE INDEX step_wake_idx ON milepost.step (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX step_worker_idx ON milepost.step (worker) WHERE worker IS NOT NULL;
+
+CREATE TABLE milepost.history (
+    run_id uuid NOT NULL,
+    n integer NOT NULL,
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    event text NOT NULL,
+    step text,
+    attempt integer,
+    data jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (run_id, n, at)
+) PARTITION BY RANGE (at);
+
+CREATE TABLE milepost.audit (
+    id uuid NOT NULL,
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    tenant text NOT NULL DEFAULT '',
+    actor text NOT NULL,
+    act text NOT NULL,
+    run_id uuid,
+    step text,
+    reason text NOT NULL,
+    before jsonb NOT NULL DEFAULT '{}',
+    after jsonb NOT NULL DEFAULT '{}',
+    evidence jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (id, at)
+) PARTITION BY RANGE (at);
+CREATE INDEX audit_run_idx ON milepost.audit (run_id);
+
+CREATE TABLE milepost.reconciliation (
+    id uuid PRIMARY KEY,
+    tenant text NOT NULL DEFAULT '',
+    run_id uuid NOT NULL,
+    step text NOT NULL,
+    before text NOT NULL,
+    evidence jsonb NOT NULL,
+    decision text NOT NULL,
+    after text NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    correlation_id text NOT NULL,
+    at timestamptz NOT NULL DEFAULT milepost.clock()
+);
+CREATE INDEX reconciliation_run_idx ON milepost.reconciliation (run_id);
+
+-- One lease row per process; definitions are 'saga/version' and queues what it serves.
+CREATE TABLE milepost.worker (
+    id uuid PRIMARY KEY,
+    service text NOT NULL,
+    name text NOT NULL,
+    roles text[] NOT NULL,
+    queues text[] NOT NULL,
+    definitions text[] NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    expires_at timestamptz NOT NULL
+);
+
+-- partitions -----------------------------------------------------------------------------------------
+
+-- Names the partition of a table that holds an instant: daily for outbox, monthly for the others.
+CREATE FUNCTION milepost.partition_of(parent text, instant timestamptz,
+        OUT name text, OUT lower_bound timestamptz, OUT upper_bound timestamptz)
+    LANGUAGE sql IMMUTABLE
+    AS $$
+        SELECT parent || '_' || to_char(bounds.low, CASE parent WHEN 'outbox' THEN 'YYYYMMDD' ELSE 'YYYYMM' END),
+               bounds.low AT TIME ZONE 'UTC',
+               (bounds.low + CASE parent WHEN 'outbox' THEN interval '1 day' ELSE interval '1 month' END)
+                   AT TIME ZONE 'UTC'
+        FROM (SELECT date_trunc(CASE parent WHEN 'outbox' THEN 'day' ELSE 'month' END,
+                                instant AT TIME ZONE 'UTC') AS low) AS bounds
+    $$;
+
+-- Builds the partitions for the coming days aside and attaches them; returns the names of new ones.
+CREATE FUNCTION milepost.make_partitions(days integer,
+        parents text[] DEFAULT ARRAY['outbox', 'history', 'audit']) RETURNS SETOF text
+    LANGUAGE plpgsql
+    AS $$
+    DECLARE
+        parent text;
+        part record;
+    BEGIN
+        PERFORM pg_advisory_xact_lock(hashtextextended('milepost.make_partitions', 0));
+        FOREACH parent IN ARRAY parents LOOP
+            FOR part IN
+                SELECT DISTINCT p.name, p.lower_bound, p.upper_bound
+                FROM generate_series(-1, days) AS d(n),
+                     LATERAL milepost.partition_of(parent, clock_timestamp() + make_interval(days => d.n)) AS p
+                ORDER BY p.lower_bound
+            LOOP
+                CONTINUE WHEN to_regclass(format('milepost.%I', part.name)) IS NOT NULL;
+                EXECUTE format('CREATE TABLE milepost.%I (LIKE milepost.%I INCLUDING ALL)', part.name, parent);
+                EXECUTE format('ALTER TABLE milepost.%I ATTACH PARTITION milepost.%I FOR VALUES FROM (%L) TO (%L)',
+                               parent, part.name, part.lower_bound, part.upper_bound);
+                RETURN NEXT part.name;
+            END LOOP;
+        END LOOP;
+    END
+    $$;
+
+-- roles ----------------------------------------------------------------------------------------------
+
+-- The runtime role can neither update nor delete what must only grow.
+DO $$
+BEGIN
+    IF to_regrole('milepost_runtime') IS NULL THEN
+        BEGIN
+            CREATE ROLE milepost_runtime NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN
+            NULL;
+        END;
+    END IF;
+    IF to_regrole('milepost_owner') IS NULL THEN
+        BEGIN
+            CREATE ROLE milepost_owner NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN
+            NULL;
+        END;
+    END IF;
+END
+$$;

@@ -1,0 +1,59 @@
+"""States of runs, steps, waits and signals, and which of them are live."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """State of one execution of a saga."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    COMPENSATING = "COMPENSATING"
+    COMPENSATED = "COMPENSATED"
+    COMPENSATION_FAILED = "COMPENSATION_FAILED"
+    MANUAL_REQUIRED = "MANUAL_REQUIRED"
+    CANCELLED = "CANCELLED"
+
+
+class StepState(StrEnum):
+    """State of one step, wait or undo of a run."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    RETRY_PENDING = "RETRY_PENDING"
+    UNKNOWN = "UNKNOWN"
+    RECONCILING = "RECONCILING"
+    WAITING = "WAITING"
+    SKIPPED = "SKIPPED"
+    MANUAL_REQUIRED = "MANUAL_REQUIRED"
+    CANCELLED = "CANCELLED"
+    COMPENSATION_PENDING = "COMPENSATION_PENDING"
+    COMPENSATING = "COMPENSATING"
+    COMPENSATED = "COMPENSATED"
+    COMPENSATION_FAILED = "COMPENSATION_FAILED"
+
+
+class StepKind(StrEnum):
+    """What a step row stands for."""
+
+    STEP = "STEP"
+    TX = "TX"
+    WAIT = "WAIT"
+    UNDO = "UNDO"
+
+
+FINAL_RUN_STATES = frozenset(
+    {RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED}
+)
+FINAL_STEP_STATES = frozenset(
+    {StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED, StepState.COMPENSATED}
+)
+#: States in which a worker holds the step under a fence.
+HELD_STEP_STATES = frozenset({StepState.RUNNING, StepState.RECONCILING, StepState.COMPENSATING})

@@ -1,0 +1,85 @@
+"""The open transaction that a handler receives, and which connections count as one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from .envelope import Envelope
+from .errors import UsageError
+from .events import Event
+
+if TYPE_CHECKING:
+    import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+AnyTx: TypeAlias = (
+    "AsyncSession | AsyncConnection | asyncpg.Connection[Any] | PoolConnectionProxy[Any] | Transaction"
+)
+Publisher: TypeAlias = "Callable[[Transaction, tuple[Event, ...]], Awaitable[list[UUID]]]"
+
+
+@dataclass
+class Transaction:
+    """An open transaction, handed to consumers' handlers and to transactional steps.
+
+    It commits together with Milepost's own mark (inbox row or checkpoint), or not at all. Handlers write through it
+    and neither commit nor roll back.
+    """
+
+    _connection: asyncpg.Connection[Any]
+    _publisher: Publisher
+    _session: AsyncSession | None = None
+    _envelope: Envelope | None = None
+    closed: bool = field(default=False)
+
+    @property
+    def session(self) -> AsyncSession:
+        """The SQLAlchemy session of this transaction.
+
+        Raises:
+            UsageError: MP304 when the service was made without engine=.
+        """
+        self._check()
+        if self._session is None:
+            raise UsageError(
+                "MP304",
+                "tx.session: this service has no SQLAlchemy engine. Pass engine= to Milepost(...), or use tx.connection.",
+            )
+        return self._session
+
+    @property
+    def connection(self) -> asyncpg.Connection[Any]:
+        """The asyncpg connection that the transaction is open on."""
+        self._check()
+        return self._connection
+
+    @property
+    def envelope(self) -> Envelope:
+        """Envelope of the event being handled.
+
+        Raises:
+            UsageError: MP305 outside a consumer's handler.
+        """
+        if self._envelope is None:
+            raise UsageError("MP305", "tx.envelope: only a consumer's handler has one. A step reads ctx.run instead.")
+        return self._envelope
+
+    async def publish(self, *events: Event) -> list[UUID]:
+        """Write events to the outbox in this transaction.
+
+        Returns:
+            The new events' ids, in order.
+        """
+        self._check()
+        return await self._publisher(self, events)
+
+    def _check(self) -> None:
+        if self.closed:
+            raise UsageError(
+                "MP306",
+                "this transaction has ended with its handler. Do the work inside the handler, and await it there.",
+            )

@@ -1,0 +1,1 @@
+"""Kafka and PostgreSQL plumbing: brokers, readers, transactions, tracing, lifecycle."""
