@@ -212,11 +212,12 @@ CREATE TABLE milepost.run (
 ) WITH (fillfactor = 70);
 CREATE INDEX run_wake_idx ON milepost.run (wake_at) WHERE wake_at IS NOT NULL;
 
--- A row exists from when the step becomes runnable; an undo is a row of kind UNDO.
+-- A row exists from when the step becomes runnable, n counts them; an undo is a row of kind UNDO.
 CREATE TABLE milepost.step (
     run_id uuid NOT NULL,
     name text NOT NULL,
     iteration text NOT NULL DEFAULT '',
+    n integer NOT NULL,
     kind text NOT NULL CHECK (kind IN ('STEP', 'TX', 'WAIT', 'UNDO')),
     state text NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'SUCCEEDED', 'FAILED', 'RETRY_PENDING', 'UNKNOWN',
         'RECONCILING', 'WAITING', 'SKIPPED', 'MANUAL_REQUIRED', 'CANCELLED', 'COMPENSATION_PENDING',
