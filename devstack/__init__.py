@@ -1,0 +1,1 @@
+"""Local PostgreSQL, Kafka and Jaeger for demo and tests."""
