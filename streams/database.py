@@ -1,0 +1,227 @@
+"""The connection pool of a process, transactions for handlers, and the driver connection under a user's transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+
+from ..schemas.envelope import Envelope
+from ..schemas.errors import ConnectError, UsageError
+from ..schemas.settings import Settings
+from ..schemas.transaction import AnyTx, Publisher, Transaction
+from .queries import Queries
+
+#: What asyncpg raises when a server cannot be reached or will not let us in.
+CANNOT_CONNECT = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+
+
+class Sql(Queries, file="database.sql"):
+    """Queries of this module."""
+
+    begin_now: str
+    isolation: str
+
+
+class Database:
+    """One asyncpg pool, and transactions on it or on the user's SQLAlchemy engine.
+
+    Args:
+        settings: Where the database is, and whether a pooler stands in front of it.
+        engine: The user's engine; with it, handlers get a session.
+        max_size: Largest number of pooled connections.
+    """
+
+    def __init__(self, settings: Settings, *, engine: AsyncEngine | None = None, max_size: int = 10) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._max_size = max_size
+        self._pool: asyncpg.Pool[Any] | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings this was made with."""
+        return self._settings
+
+    @property
+    def pool(self) -> asyncpg.Pool[Any]:
+        """The open pool.
+
+        Raises:
+            ConnectError: MP502 before `open` or after `close`.
+        """
+        if self._pool is None:
+            raise ConnectError("MP502", "the database pool is not open. Await Database.open() first.")
+        return self._pool
+
+    async def open(self) -> None:
+        """Open the pool; doing it twice is harmless.
+
+        Raises:
+            ConnectError: MP501 when the server cannot be reached.
+        """
+        if self._pool is not None:
+            return
+        dsn = self._settings.dsn
+        try:
+            self._pool = await asyncpg.create_pool(
+                dsn,
+                min_size=1,
+                max_size=self._max_size,
+                statement_cache_size=statement_cache(self._settings),
+                timeout=10.0,
+            )
+        except CANNOT_CONNECT as error:
+            raise cannot_reach(dsn, error) from error
+
+    async def close(self) -> None:
+        """Close the pool; connections that do not come back within five seconds are cut."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(5.0):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+
+    def transaction(
+        self, publisher: Publisher, *, envelope: Envelope | None = None
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """Open a READ COMMITTED transaction that commits when the block ends well.
+
+        Args:
+            publisher: What `Transaction.publish` calls.
+            envelope: The event being handled, if any.
+        """
+        if self._engine is None:
+            return self._pooled(publisher, envelope)
+        return self._in_session(self._engine, publisher, envelope)
+
+    @asynccontextmanager
+    async def _pooled(self, publisher: Publisher, envelope: Envelope | None) -> AsyncGenerator[Transaction]:
+        async with self.pool.acquire() as proxy, proxy.transaction(isolation="read_committed"):
+            tx = Transaction(cast("asyncpg.Connection[Any]", proxy), publisher, None, envelope)
+            try:
+                yield tx
+            finally:
+                tx.closed = True
+
+    @asynccontextmanager
+    async def _in_session(
+        self, engine: AsyncEngine, publisher: Publisher, envelope: Envelope | None
+    ) -> AsyncGenerator[Transaction]:
+        async with AsyncSession(engine, expire_on_commit=False) as session:
+            connection = await session.connection(execution_options={"isolation_level": "READ COMMITTED"})
+            tx = Transaction(await _begun(connection, "transaction()"), publisher, session, envelope)
+            try:
+                yield tx
+            finally:
+                tx.closed = True
+            await session.commit()
+
+
+def statement_cache(settings: Settings) -> int:
+    """Size of asyncpg's cache of prepared statements: none behind a transaction-mode pooler."""
+    return 0 if settings.pooler == "transaction" else 100
+
+
+def cannot_reach(dsn: str, error: BaseException) -> ConnectError:
+    """Make the error that says which PostgreSQL cannot be reached, why, and what to do."""
+    parts = urlsplit(dsn)
+    place = parts.netloc.rpartition("@")[2] or "the local socket"
+    reason = str(error) or type(error).__name__
+    return ConnectError(
+        "MP501",
+        f"PostgreSQL at {place}, database {parts.path.lstrip('/') or 'of the same name'}: {reason}. Check that it runs "
+        "and that MILEPOST_DATABASE_URL names it; `milepost dev` starts one.",
+    )
+
+
+async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
+    """Return the asyncpg connection under an open transaction.
+
+    Args:
+        tx: Session, connection or transaction of the caller.
+        call: Name of the public function, for the error.
+
+    Raises:
+        UsageError: MP301 without an open transaction, MP306 after its handler, MP308 on another driver.
+    """
+    if isinstance(tx, Transaction):
+        return tx.connection
+    if isinstance(tx, AsyncSession | AsyncConnection):
+        return await _of_sqlalchemy(tx, call)
+    if not isinstance(tx, asyncpg.Connection | PoolConnectionProxy):
+        raise _wrong_driver(call, type(tx).__name__)
+    if not tx.is_in_transaction():
+        raise UsageError(
+            "MP301",
+            f"{call}: this asyncpg connection has no open transaction, so the event could be sent although your "
+            'change is not. Wrap both in "async with connection.transaction():".',
+        )
+    return cast("asyncpg.Connection[Any]", tx)
+
+
+async def require_read_committed(connection: asyncpg.Connection[Any], call: str) -> None:
+    """Refuse a transaction whose snapshot is older than the locks it takes.
+
+    Raises:
+        UsageError: MP307 at REPEATABLE READ or SERIALIZABLE.
+    """
+    level = await connection.fetchval(Sql.isolation)
+    if level != "read committed":
+        raise UsageError(
+            "MP307",
+            f"{call}: this transaction is {level.upper()}, and its snapshot would not see what the lock waited for. "
+            "Use READ COMMITTED for it, which is PostgreSQL's default.",
+        )
+
+
+async def _of_sqlalchemy(tx: AsyncSession | AsyncConnection, call: str) -> asyncpg.Connection[Any]:
+    session = isinstance(tx, AsyncSession)
+    if not tx.in_transaction():
+        begin = "session.begin()" if session else "connection.begin()"
+        raise UsageError(
+            "MP301",
+            f"{call}: this SQLAlchemy {'session' if session else 'connection'} has no open transaction, so the event "
+            f'could be sent although your change is not. Wrap both in "async with {begin}:".',
+        )
+    return await _begun(await tx.connection() if isinstance(tx, AsyncSession) else tx, call)
+
+
+async def _begun(connection: AsyncConnection, call: str) -> asyncpg.Connection[Any]:
+    driver = (await connection.get_raw_connection()).driver_connection
+    if not isinstance(driver, asyncpg.Connection):
+        raise _wrong_driver(call, f"SQLAlchemy with {connection.dialect.driver}")
+    if not driver.is_in_transaction():
+        await connection.exec_driver_sql(Sql.begin_now)
+    if not driver.is_in_transaction():
+        raise UsageError(
+            "MP301",
+            f"{call}: this SQLAlchemy connection is in AUTOCOMMIT, so there is no open transaction and the event "
+            'could be sent although your change is not. Use an engine without isolation_level="AUTOCOMMIT".',
+        )
+    return driver
+
+
+def _wrong_driver(call: str, found: str) -> UsageError:
+    return UsageError(
+        "MP308",
+        f"{call}: {found} is no transaction that Milepost can write in. Pass an asyncpg connection, or an AsyncSession "
+        "or AsyncConnection of an engine made with postgresql+asyncpg://.",
+    )
