@@ -15,7 +15,8 @@ from ..schemas.events import Event
 from ..schemas.ids import Clock, Ids, SystemClock, SystemIds
 from ..schemas.transaction import AnyTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
-from .model import MAX_EVENT_BYTES, OutboxRow, columns, event_row, lock_numbers, too_large
+from .model import MAX_EVENT_BYTES, OutboxRow, columns, event_row, lock_numbers
+from .refusals import too_large
 from .store import Sql
 
 _CLOCK = SystemClock()
@@ -37,21 +38,22 @@ async def publish(
     Publish as late in the transaction as you can, above all with `lock_key`.
 
     Args:
-        tx: The open transaction: an asyncpg connection, AsyncSession, AsyncConnection, or a handler's Transaction.
+        tx: The open transaction: an asyncpg connection, AsyncSession, AsyncConnection, or a handler's
+            Transaction.
         topic: Other topic than the class declares.
         key: Other record key than the class declares.
         headers: Kafka headers beside Milepost's own; text only.
-        lock_key: Take the keys' locks until the transaction ends, so that events of one key reach the topic in the
-            order in which their transactions commit. Without it two transactions that publish the same key at once
-            are ordered as the relay sees them.
+        lock_key: Take the keys' locks until the transaction ends, so that events of one key reach the topic
+            in the order in which their transactions commit. Without it two transactions that publish the same
+            key at once are ordered as the relay sees them.
         tenant: Tenant of the events; '' takes that of the event being handled, if any.
 
     Returns:
         The events' ids, in the order given.
 
     Raises:
-        UsageError: MP301 no open transaction, MP306 the handler has ended, MP307 lock_key above READ COMMITTED,
-            MP308 unknown driver, MP310 to MP317 what is refused about an event (see `milepost explain`).
+        UsageError: MP301 no open transaction, MP306 the handler has ended, MP307 lock_key above READ
+            COMMITTED, MP308 unknown driver, MP310 to MP317 what is refused about an event.
         StateError: MP410 when the outbox has no partition for today.
     """
     connection = await raw_connection(tx, "publish()")
@@ -130,8 +132,8 @@ async def publish_rows(connection: asyncpg.Connection[Any], rows: Sequence[Outbo
         connection: Driver connection with an open transaction.
 
     Raises:
-        UsageError: MP312 over the topic's limit, MP313 unknown topic, MP314 key missing on a compacted topic; the
-            transaction is then unharmed.
+        UsageError: MP312 over the topic's limit, MP313 unknown topic, MP314 key missing on a compacted topic;
+            the transaction is then unharmed.
         StateError: MP410 when the outbox has no partition for today.
     """
     if not rows:
@@ -141,8 +143,8 @@ async def publish_rows(connection: asyncpg.Connection[Any], rows: Sequence[Outbo
     except asyncpg.CheckViolationError as error:
         raise StateError(
             "MP410",
-            "publish(): the outbox has no partition for today. Run `milepost migrate`, and `milepost serve` with the "
-            "role upkeep, which makes them a week ahead.",
+            "publish(): the outbox has no partition for today. Run `milepost migrate`, and `milepost serve` "
+            "with the role upkeep, which makes them a week ahead.",
         ) from error
     if refused is not None:
         raise await _refusal(connection, refused)
@@ -158,8 +160,8 @@ async def _refusal(connection: asyncpg.Connection[Any], refused: asyncpg.Record)
     if refused["keyless"]:
         return UsageError(
             "MP314",
-            f"{where}: topic {topic!r} is compacted, and a record without a key cannot be kept there. Declare key= on "
-            "the event, or pass key= to publish().",
+            f"{where}: topic {topic!r} is compacted, and a record without a key cannot be kept there. "
+            "Declare key= on the event, or pass key= to publish().",
         )
     return too_large(f"{refused['type']} for topic {topic!r}", refused["size"], refused["max_bytes"])
 

@@ -1,4 +1,4 @@
-"""The connection pool of a process, transactions for handlers, and the driver connection under a user's transaction."""
+"""The pool of a process, transactions for handlers, and the driver connection under a user's transaction."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ def cannot_reach(dsn: str, error: BaseException) -> ConnectError:
     reason = str(error) or type(error).__name__
     return ConnectError(
         "MP501",
-        f"PostgreSQL at {place}, database {parts.path.lstrip('/') or 'of the same name'}: {reason}. Check that it runs "
-        "and that MILEPOST_DATABASE_URL names it; `milepost dev` starts one.",
+        f"PostgreSQL at {place}, database {parts.path.lstrip('/') or 'of the same name'}: {reason}. Check "
+        "that it runs and that MILEPOST_DATABASE_URL names it; `milepost dev` starts one.",
     )
 
 
@@ -171,8 +171,8 @@ async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
     if not tx.is_in_transaction():
         raise UsageError(
             "MP301",
-            f"{call}: this asyncpg connection has no open transaction, so the event could be sent although your "
-            'change is not. Wrap both in "async with connection.transaction():".',
+            f"{call}: this asyncpg connection has no open transaction, so the event could be sent although "
+            'your change is not. Wrap both in "async with connection.transaction():".',
         )
     return cast("asyncpg.Connection[Any]", tx)
 
@@ -187,8 +187,8 @@ async def require_read_committed(connection: asyncpg.Connection[Any], call: str)
     if level != "read committed":
         raise UsageError(
             "MP307",
-            f"{call}: this transaction is {level.upper()}, and its snapshot would not see what the lock waited for. "
-            "Use READ COMMITTED for it, which is PostgreSQL's default.",
+            f"{call}: this transaction is {level.upper()}, and its snapshot would not see what the lock "
+            "waited for. Use READ COMMITTED for it, which is PostgreSQL's default.",
         )
 
 
@@ -198,8 +198,8 @@ async def _of_sqlalchemy(tx: AsyncSession | AsyncConnection, call: str) -> async
         begin = "session.begin()" if session else "connection.begin()"
         raise UsageError(
             "MP301",
-            f"{call}: this SQLAlchemy {'session' if session else 'connection'} has no open transaction, so the event "
-            f'could be sent although your change is not. Wrap both in "async with {begin}:".',
+            f"{call}: this SQLAlchemy {'session' if session else 'connection'} has no open transaction, so "
+            f'the event could be sent although your change is not. Wrap both in "async with {begin}:".',
         )
     return await _begun(await tx.connection() if isinstance(tx, AsyncSession) else tx, call)
 
@@ -213,8 +213,9 @@ async def _begun(connection: AsyncConnection, call: str) -> asyncpg.Connection[A
     if not driver.is_in_transaction():
         raise UsageError(
             "MP301",
-            f"{call}: this SQLAlchemy connection is in AUTOCOMMIT, so there is no open transaction and the event "
-            'could be sent although your change is not. Use an engine without isolation_level="AUTOCOMMIT".',
+            f"{call}: this SQLAlchemy connection is in AUTOCOMMIT, so there is no open transaction and the "
+            "event could be sent although your change is not. Use an engine without "
+            'isolation_level="AUTOCOMMIT".',
         )
     return driver
 
@@ -222,6 +223,6 @@ async def _begun(connection: AsyncConnection, call: str) -> asyncpg.Connection[A
 def _wrong_driver(call: str, found: str) -> UsageError:
     return UsageError(
         "MP308",
-        f"{call}: {found} is no transaction that Milepost can write in. Pass an asyncpg connection, or an AsyncSession "
-        "or AsyncConnection of an engine made with postgresql+asyncpg://.",
+        f"{call}: {found} is no transaction that Milepost can write in. Pass an asyncpg connection, or an "
+        "AsyncSession or AsyncConnection of an engine made with postgresql+asyncpg://.",
     )

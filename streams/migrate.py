@@ -99,7 +99,8 @@ async def migrate(database_url: str, *, to: int | None = None, dry_run: bool = F
         dry_run: Only say what would be done.
 
     Raises:
-        StartError: MP204 when the database is newer than this package, MP205 when `to` lies behind it or is unknown.
+        StartError: MP204 when the database is newer than this package, MP205 when `to` lies behind it or is
+            unknown.
         ConnectError: MP501 when the server cannot be reached.
     """
     known = migration_files()
@@ -129,8 +130,8 @@ def _missing(known: list[MigrationFile], before: int, to: int | None) -> list[Mi
     if not before <= target <= newest:
         raise StartError(
             "MP205",
-            f"migrate: cannot go to version {target}. The database has {before}, this milepost knows up to {newest}, "
-            "and schemas never go back.",
+            f"migrate: cannot go to version {target}. The database has {before}, this milepost knows up to "
+            f"{newest}, and schemas never go back.",
         )
     return [file for file in known if before < file.number <= target]
 

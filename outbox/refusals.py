@@ -1,0 +1,136 @@
+"""Which events are refused before anything is written, and in which words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
+
+from ..schemas.errors import UsageError
+from ..schemas.events import Event
+
+#: Header names that Milepost writes itself, beside ce_*.
+RESERVED_HEADERS = frozenset({"content-type", "traceparent", "tracestate"})
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def check_values(where: str, value: object) -> None:
+    """Refuse naive datetimes, NUL and lone surrogates anywhere in a value.
+
+    Args:
+        where: Name for the error, such as the event's type.
+
+    Raises:
+        UsageError: MP310 or MP311, naming the field.
+    """
+    for path, leaf in _leaves("", value):
+        if isinstance(leaf, datetime):
+            if leaf.utcoffset() is None:
+                raise UsageError(
+                    "MP310",
+                    f"publish(): {where}, field {path} is a datetime without a time zone, so readers would "
+                    "disagree about the instant. Make it aware, or declare it as pydantic.AwareDatetime.",
+                )
+        elif isinstance(leaf, str):
+            _check_text(where, f"field {path}", leaf)
+
+
+def too_large(where: str, size: int, limit: int) -> UsageError:
+    """Make the error for a body over a limit, both in bytes."""
+    return UsageError(
+        "MP312",
+        f"publish(): {where} is {size} bytes, the limit is {limit}. Publish a reference to the data instead, "
+        "or raise the limit of the topic and of MILEPOST_MAX_EVENT_BYTES.",
+    )
+
+
+def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, str | datetime):
+        yield path or "its value", value
+        return
+    for name, inner in _inside(value):
+        if isinstance(name, str):
+            yield f"{path}.{name} (as a name)".lstrip("."), name
+        yield from _leaves(f"{path}.{name}".lstrip("."), inner)
+
+
+def _inside(value: object) -> Iterable[tuple[object, object]]:
+    if isinstance(value, BaseModel):
+        return value
+    if isinstance(value, Mapping):
+        return value.items()
+    if isinstance(value, list | tuple | set | frozenset):
+        return enumerate(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return ((field.name, getattr(value, field.name)) for field in fields(value))
+    return ()
+
+
+def body_of(event: Event) -> bytes:
+    """Return the JSON of an event.
+
+    Raises:
+        UsageError: MP317 when a field cannot be serialised, MP311 when a serialiser of its own writes NUL.
+    """
+    try:
+        body = event.model_dump_json().encode()
+    except (PydanticSerializationError, UnicodeEncodeError) as error:
+        raise UsageError(
+            "MP317",
+            f"publish(): {event.milepost_spec.type} cannot be written as JSON: {error}. Use fields that "
+            "pydantic can serialise, or give the field a serialiser.",
+        ) from error
+    if _NUL_IN_JSON.search(body):
+        _check_text(event.milepost_spec.type, "its body", "\0")
+    return body
+
+
+def check_headers(where: str, headers: Mapping[Any, Any]) -> None:
+    """Refuse headers that are not text, or whose names belong to Milepost.
+
+    Raises:
+        UsageError: MP315, MP316 or MP311.
+    """
+    for name, value in headers.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise UsageError(
+                "MP315",
+                f"publish(): {where}, header {name!r} is {type(value).__name__}, and headers are text so "
+                "that every Kafka client reads them. Pass str.",
+            )
+        if name.lower().startswith("ce_") or name.lower() in RESERVED_HEADERS or not name:
+            raise UsageError(
+                "MP316",
+                f"publish(): {where}, header {name!r} is written by Milepost itself. Use another name; "
+                "correlation, causation and trace travel on their own.",
+            )
+        _check_text(where, f"header {name!r}", name)
+        _check_text(where, f"header {name!r}", value)
+
+
+def check_texts(where: str, texts: Mapping[str, str | None]) -> None:
+    """Refuse NUL and lone surrogates in texts that go into columns.
+
+    Raises:
+        UsageError: MP311, with the text's name in `texts`.
+    """
+    for name, text in texts.items():
+        if text is not None:
+            _check_text(where, name, text)
+
+
+def _check_text(where: str, what: str, text: str) -> None:
+    if "\0" in text:
+        found = "a NUL character, which PostgreSQL cannot store"
+    elif not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        found = "a lone surrogate, which is no text in UTF-8"
+    else:
+        return
+    raise UsageError(
+        "MP311", f"publish(): {where}, {what} holds {found}. Clean the text before it is published."
+    )
