@@ -1,0 +1,119 @@
+"""What a user declares: which function handles which event, under which name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from ..schemas.errors import DefinitionError
+from ..schemas.events import Event
+from ..schemas.options import Retry
+from ..schemas.transaction import Transaction
+
+E = TypeVar("E", bound=Event)
+Handler: TypeAlias = Callable[[E, Transaction], Awaitable[None]]
+Unknown: TypeAlias = Literal["skip", "dead_letter"]
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+
+
+class Consumer:
+    """Handlers of a service under one name, which is the Kafka group and the inbox identity at once.
+
+    Renaming a consumer reads its topics anew.
+
+    Args:
+        name: Letters, digits, '.', '_' and '-'.
+        unknown: What to do with an event type that no handler takes: skip it, or store a dead letter.
+        batch: Most events in one transaction.
+        retry: Tries of one event before it becomes a dead letter, and the delays between them.
+
+    Raises:
+        DefinitionError: MP107 when an argument is wrong.
+    """
+
+    def __init__(
+        self, name: str, *, unknown: Unknown = "skip", batch: int = 500, retry: Retry = Retry(attempts=3)
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            raise DefinitionError(
+                "MP107",
+                f"consumer {name!r}: the name is a Kafka group, so use letters, digits, '.', '_' and '-'.",
+            )
+        if unknown not in ("skip", "dead_letter"):
+            raise DefinitionError(
+                "MP107", f'consumer {name}: unknown={unknown!r} must be "skip" or "dead_letter".'
+            )
+        if batch < 1 or retry.attempts < 1:
+            raise DefinitionError("MP107", f"consumer {name}: batch and retry.attempts must be 1 or more.")
+        self.name = name
+        self.unknown: Unknown = unknown
+        self.batch = batch
+        self.retry = retry
+        self._handlers: dict[str, tuple[type[Event], Handler[Any]]] = {}
+
+    def on(self, event: type[E]) -> Callable[[Handler[E]], Handler[E]]:
+        """Register the decorated async function as the handler of an event class.
+
+        Args:
+            event: Event class; its topic is read, its type selects the handler.
+
+        Raises:
+            DefinitionError: MP107 when the type already has a handler, MP108 when the function cannot be one.
+        """
+
+        def register(handler: Handler[E]) -> Handler[E]:
+            kind = event.milepost_spec.type
+            if kind in self._handlers:
+                other, known = self._handlers[kind]
+                raise DefinitionError(
+                    "MP107",
+                    f"consumer {self.name}: {_name(handler)} would be the second handler of {kind}; "
+                    f"{_name(known)} already takes {other.__name__}. Call both from one handler, or use a "
+                    "second consumer with a name of its own.",
+                )
+            _check(self.name, handler)
+            self._handlers[kind] = (event, handler)
+            return handler
+
+        return register
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics to read, sorted."""
+        return sorted({event.milepost_spec.topic for event, _ in self._handlers.values()})
+
+    @property
+    def events(self) -> list[type[Event]]:
+        """Event classes with a handler, in the order of their declaration."""
+        return [event for event, _ in self._handlers.values()]
+
+    def handler_of(self, type: str) -> tuple[type[Event], Handler[Any]] | None:
+        """Return the event class and the handler of a CloudEvents type, or None."""
+        return self._handlers.get(type)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _check(consumer: str, handler: Callable[..., Any]) -> None:
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    called = getattr(inner, "__call__", None)  # noqa: B004 - an object with an async __call__ is a handler too
+    if not (inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(called)):
+        raise DefinitionError(
+            "MP108",
+            f"consumer {consumer}: {_name(handler)} is no async function. Write `async def` and await in it.",
+        )
+    try:
+        inspect.signature(handler).bind(object(), object())
+    except TypeError as error:
+        raise DefinitionError(
+            "MP108",
+            f"consumer {consumer}: {_name(handler)} must take (event, tx): {error}.",
+        ) from None

@@ -1,0 +1,100 @@
+"""Creating topics that are missing, and asking Kafka which exist."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from ..schemas.errors import ConnectError, StartError
+
+#: Partitions of a topic that Milepost creates: room for six processes of a group.
+PARTITIONS = 6
+_BROKER_DEFAULT = -1
+
+
+async def ensure_topics(
+    kafka: str, names: Iterable[str], *, partitions: int = PARTITIONS, within: float = 30.0
+) -> list[str]:
+    """Create those of `names` that do not exist; somebody else creating them at the same time is fine.
+
+    Args:
+        kafka: Bootstrap servers, host:port, comma-separated.
+        names: Topics.
+        partitions: Partitions of a new topic; existing ones keep theirs.
+        within: Longest wait in seconds.
+
+    Returns:
+        Names of the topics created here, sorted.
+
+    Raises:
+        ConnectError: MP502 when Kafka cannot be reached in time.
+        StartError: MP206 when Kafka refuses to create a topic.
+    """
+    wanted = sorted(set(names))
+    async with _admin(kafka, within) as admin:
+        existing = set(await admin.list_topics())
+        missing = [name for name in wanted if name not in existing]
+        if not missing:
+            return []
+        # -1 leaves the replication factor to the broker (KIP-464).
+        response: Any = await admin.create_topics(
+            [
+                NewTopic(name, num_partitions=partitions, replication_factor=_BROKER_DEFAULT)
+                for name in missing
+            ]
+        )
+        return sorted(name for name, *error in response.topic_errors if _created(name, error))
+
+
+async def describe(kafka: str, names: Iterable[str], *, within: float = 30.0) -> dict[str, int]:
+    """Return the number of partitions of those of `names` that exist.
+
+    Args:
+        kafka: Bootstrap servers, host:port, comma-separated.
+        names: Topics.
+        within: Longest wait in seconds.
+
+    Raises:
+        ConnectError: MP502 when Kafka cannot be reached in time.
+    """
+    async with _admin(kafka, within) as admin:
+        found = await admin.describe_topics(sorted(set(names)))
+    return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
+
+
+def _created(name: str, error: list[Any]) -> bool:
+    code, message = error[0], error[1] if len(error) > 1 else None
+    if not code:
+        return True
+    kind = for_code(code)
+    if kind is TopicAlreadyExistsError:
+        return False
+    raise StartError(
+        "MP206",
+        f"topic {name}: Kafka refused to create it ({kind.__name__}: {message or 'no reason given'}). "
+        "Create it by hand, or give this client the right to.",
+    )
+
+
+@asynccontextmanager
+async def _admin(kafka: str, within: float) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka, request_timeout_ms=max(1, int(within * 1000)))
+    try:
+        async with asyncio.timeout(within):
+            await admin.start()
+            yield admin
+    except (TimeoutError, KafkaError, OSError) as error:
+        raise ConnectError(
+            "MP502",
+            f"Kafka at {kafka} cannot be reached: {str(error) or type(error).__name__}. "
+            "Start it (`milepost dev`), or set MILEPOST_KAFKA to its host:port.",
+        ) from error
+    finally:
+        with suppress(Exception):
+            async with asyncio.timeout(5):
+                await admin.close()

@@ -1,0 +1,219 @@
+"""Traces (OpenTelemetry): one trace id from the sender's span through outbox, Kafka and handlers.
+
+Without an exporter spans cost next to nothing, yet trace ids are still made and handed on, so that rows and
+records carry them and a service downstream that does export sees its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags
+
+Kind: TypeAlias = Literal["internal", "server", "client", "producer", "consumer"]
+Attributes: TypeAlias = Mapping[str, str | int | float | bool]
+
+_SCOPE = "milepost"
+_KINDS: dict[Kind, SpanKind] = {
+    "internal": SpanKind.INTERNAL,
+    "server": SpanKind.SERVER,
+    "client": SpanKind.CLIENT,
+    "producer": SpanKind.PRODUCER,
+    "consumer": SpanKind.CONSUMER,
+}
+# W3C Trace Context level 1, https://www.w3.org/TR/trace-context/#traceparent-header: lower-case hex only.
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _State:
+    provider: TracerProvider | None = None
+    ids = RandomIdGenerator()
+
+
+def setup_tracing(service: str) -> Callable[[], None]:
+    """Start exporting spans over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT is set; else nothing is exported.
+
+    A tracer provider that the application installed itself is left alone, and its spans are used.
+
+    Args:
+        service: Resource attribute `service.name` of every span.
+
+    Returns:
+        A function that sends what is left, waits at most five seconds for it and stops exporting. It blocks:
+        call it in a thread from asynchronous code.
+    """
+    installed = isinstance(trace.get_tracer_provider(), TracerProvider) and _State.provider is None
+    if installed or not _endpoint():
+        return lambda: None
+    provider = TracerProvider(
+        resource=Resource.create({"service.name": service}),
+        sampler=ParentBased(ALWAYS_ON),
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=500))
+    before, _State.provider = _State.provider, provider
+
+    def shutdown() -> None:
+        if _State.provider is provider:
+            _State.provider = before
+        # Flushing retries towards a collector that is away; a thread keeps the process's grace time.
+        flushing = threading.Thread(target=provider.shutdown, name="milepost-tracing", daemon=True)
+        flushing.start()
+        flushing.join(5.0)
+
+    return shutdown
+
+
+def _endpoint() -> str | None:
+    return os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get(
+        "OTEL_EXPORTER_OTLP_ENDPOINT"
+    )
+
+
+def valid_traceparent(text: str | None) -> bool:
+    """Tell whether `text` is a usable W3C traceparent; upper-case, multi-valued and all-zero ones are not."""
+    return _context_of(text) is not None
+
+
+def traceparent_of(span: Span) -> str | None:
+    """Return a span's context as a W3C traceparent, or None when it has none."""
+    context = span.get_span_context()
+    if not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+
+def current_traceparent() -> str | None:
+    """Return the current span's context as a W3C traceparent, or None outside any span."""
+    return traceparent_of(trace.get_current_span())
+
+
+@contextmanager
+def span(
+    name: str,
+    *,
+    traceparent: str | None = None,
+    links: Sequence[str] = (),
+    kind: Kind = "internal",
+    attributes: Attributes | None = None,
+) -> Iterator[Span]:
+    """Open a span and make it the current one inside the block.
+
+    Args:
+        name: Low-cardinality name such as "process shop.order-placed".
+        traceparent: Remote parent. None takes the current span; a malformed one is dropped, never an error.
+        links: Traceparents of related traces; malformed ones are dropped.
+        kind: Role of the span.
+        attributes: Details; kept only where spans are recorded.
+
+    Yields:
+        The span; an exception inside the block is recorded on it and raised again.
+    """
+    parent = _parent(traceparent)
+    provider = _recording()
+    if provider is None:
+        with trace.use_span(NonRecordingSpan(_passed_on(parent)), record_exception=False) as quiet:
+            yield quiet
+        return
+    with provider.get_tracer(_SCOPE).start_as_current_span(
+        name, context=parent, kind=_KINDS[kind], attributes=attributes, links=_links(links)
+    ) as opened:
+        yield opened
+
+
+def past_span(
+    name: str,
+    *,
+    start: datetime,
+    end: datetime,
+    traceparent: str | None = None,
+    links: Sequence[str] = (),
+    kind: Kind = "internal",
+    attributes: Attributes | None = None,
+) -> None:
+    """Record a span of something that is already over, such as a wait that ended.
+
+    Args:
+        start: When it began, timezone-aware.
+        end: When it ended, timezone-aware.
+        traceparent: Parent, as in `span`.
+        links: As in `span`.
+        kind: As in `span`.
+        attributes: As in `span`.
+    """
+    provider = _recording()
+    if provider is None:
+        return
+    opened = provider.get_tracer(_SCOPE).start_span(
+        name,
+        context=_parent(traceparent),
+        kind=_KINDS[kind],
+        attributes=attributes,
+        links=_links(links),
+        start_time=_nanoseconds(start),
+    )
+    opened.end(_nanoseconds(end))
+
+
+def _recording() -> trace.TracerProvider | None:
+    if _State.provider is not None:
+        return _State.provider
+    installed = trace.get_tracer_provider()
+    return installed if isinstance(installed, TracerProvider) else None
+
+
+def _context_of(text: str | None) -> SpanContext | None:
+    found = _TRACEPARENT.fullmatch(text) if text else None
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, rest = found.groups()
+    if version == "ff" or (version == "00" and rest):
+        return None
+    context = SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
+    return context if context.is_valid else None
+
+
+def _parent(traceparent: str | None) -> Context | None:
+    """Return the context to start under: None is the current one, an empty one a new trace."""
+    if traceparent is None:
+        return None
+    context = _context_of(traceparent)
+    return Context() if context is None else trace.set_span_in_context(NonRecordingSpan(context), Context())
+
+
+def _passed_on(parent: Context | None) -> SpanContext:
+    context = trace.get_current_span(parent).get_span_context()
+    if context.is_valid:
+        return context
+    return SpanContext(
+        _State.ids.generate_trace_id(),
+        _State.ids.generate_span_id(),
+        is_remote=False,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED),
+    )
+
+
+def _links(traceparents: Sequence[str]) -> list[Link]:
+    return [Link(context) for context in map(_context_of, traceparents) if context is not None]
+
+
+def _nanoseconds(instant: datetime) -> int:
+    since = instant - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
