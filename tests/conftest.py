@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from milepost.devstack import given
+from milepost.devstack.process import DATA_VARIABLE
 
 from tests.support import servers
+
+pytest_plugins = ["tests.support.collecting"]
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +61,17 @@ def kafka(kafka_server: servers.MessageServer) -> str:
 def topic_prefix() -> str:
     """Letters and digits that no other test's topics and groups begin with."""
     return f"t{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def devstack_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that takes the data of every server a test starts; no variable points at a running server.
+
+    It is not under pytest's own folder, which is closed to the user that PostgreSQL runs as under root.
+    """
+    for name in (given.DATABASE, given.KAFKA, given.JAEGER, given.OTLP):
+        monkeypatch.delenv(name, raising=False)
+    with tempfile.TemporaryDirectory(prefix="milepost-test-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setenv(DATA_VARIABLE, folder)
+        yield Path(folder)

@@ -1,0 +1,64 @@
+# Every target does its own set-up. `make help` lists them.
+
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# $(call python,…) runs the first Python that is new enough; `make PYTHON=…` names another.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+define python
+for p in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	"$$p" -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && exec "$$p" $(1); \
+done; echo 'No Python 3.11 or newer found. Install one, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)' >&2; exit 1
+endef
+BIN := build/venv/bin
+LOCKER := uv==0.13.9
+
+# Nothing from outside leaks into the environment of the project.
+unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP MYPYPATH VIRTUAL_ENV
+unexport PIP_TARGET PIP_PREFIX PIP_USER PIP_REQUIRE_VIRTUALENV PIP_CONSTRAINT PYTEST_ADDOPTS
+
+.PHONY: help venv demo test check bench chaos jaeger lock wheel clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
+
+venv: ## The virtual environment build/venv with the locked packages
+	@$(call python,.ci/make_venv.py)
+
+demo: venv ## 200 orders through real processes, three kills, and the ledgers compared
+	@$(BIN)/milepost demo
+
+test: venv ## All tests, on real servers started for them
+	@$(BIN)/python -m pytest tests --ignore=tests/benchmarks
+
+check: venv ## Lint, format, types and the arrows between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p milepost
+	$(BIN)/mypy tests .ci
+	$(BIN)/lint-imports
+
+bench: venv ## Throughput and latency, with the machine they were measured on
+	@$(BIN)/python -m pytest tests/benchmarks -s
+
+chaos: venv ## Only the tests that kill processes and servers
+	@$(BIN)/python -m pytest tests/chaos
+
+jaeger: venv ## The demo with traces in Jaeger, checked through its query API (first time: builds Jaeger)
+	@$(BIN)/python -m milepost.devstack.jaeger
+
+lock: ## Renew requirements.lock from pyproject.toml (UPGRADE=1: newest versions)
+	@$(call python,-m venv build/locker)
+	@build/locker/bin/python -m pip install -q --disable-pip-version-check '$(LOCKER)'
+	@build/locker/bin/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes \
+		--extra dev --extra demo --group test --no-annotate --custom-compile-command 'make lock' \
+		$(if $(UPGRADE),--upgrade) -o requirements.lock
+
+wheel: venv ## The wheel and the source archive in dist/
+	@rm -rf dist && $(BIN)/python -m build --no-isolation -o dist . >build/wheel.log 2>&1 || { tail -n 30 build/wheel.log; exit 1; }
+	@ls -1 dist
+
+clean: ## Remove build/, dist/ and the tools' caches
+	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
