@@ -2,7 +2,7 @@
 
 Started as a script: ``guard.py PID CREATED SIGNAL FOLDER``. It waits on its standard input, a pipe that only
 the starter holds open. A line means the starter has cleaned up itself. End of file without a line means the
-starter died, even by SIGKILL: the server gets the signal, ten seconds later SIGKILL, and its folder is removed
+starter died, even by SIGKILL: the server gets the signal, 10 seconds later SIGKILL, and its folder is removed
 if one is named.
 """
 

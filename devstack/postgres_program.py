@@ -73,6 +73,7 @@ def prepare(program: Path, folder: Path, owner: tuple[int, int] | None, ours: bo
         return
     user, group = owner or (None, None)
     if owner:
+        _reachable(folder)
         os.chown(folder, *owner)
     command = [str(program / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "--auth=trust"]
     done = subprocess.run(
@@ -89,3 +90,12 @@ def prepare(program: Path, folder: Path, owner: tuple[int, int] | None, ours: bo
         if ours:
             shutil.rmtree(folder, ignore_errors=True)
         raise DevstackError("initdb failed.", ADVICE, output_lines(done))
+
+
+def _reachable(folder: Path) -> None:
+    for parent in folder.parents:
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            raise DevstackError(
+                f"PostgreSQL does not run as root, and other users cannot pass through {parent} to {folder}.",
+                "name another folder for the data: MILEPOST_DEVSTACK_DATA.",
+            )

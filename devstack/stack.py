@@ -75,7 +75,8 @@ def up(*, jaeger: bool = False, state: Path | None = None, say: Callable[[str], 
         database = given.database() or _kept(noted, "postgres", say)
         kafka = given.kafka() or _kept(noted, "kafka", say)
         otlp, query = given.jaeger() or (None, None)
-        if jaeger and not query:
+        traced = noted.get("jaeger")
+        if not query and (jaeger or (traced and traced.healthy("jaeger"))):
             otlp, query = _kept(noted, "jaeger", say).split(" ")
         return Stack(database, kafka, otlp, query)
 

@@ -1,7 +1,7 @@
 """Servers for tests: given by the environment, so that several test runs share them, or started for one run.
 
-MILEPOST_TEST_DATABASE_URL and MILEPOST_TEST_KAFKA name shared ones. A test that kills or stops a server starts its
-own ``Postgres`` or ``Kafka``.
+MILEPOST_TEST_DATABASE_URL and MILEPOST_TEST_KAFKA name shared ones. A test that ends a server starts its own
+``Postgres`` or ``Kafka``.
 """
 
 from __future__ import annotations
