@@ -1,1 +1,1 @@
-"""TBD."""
+"""The long-running roles: orchestrator, workers, compensators, waker, signals; and the application that holds them."""

@@ -131,13 +131,15 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
     headers = _text_headers(record)
     if headers.get("content-type", "").split(";")[0].strip().lower() == STRUCTURED:
         attributes, data = _structured(record)
-        attributes = {name: text for name, text in attributes.items() if name not in {"traceparent", "tracestate"}} | {
-            name: headers[name] for name in ("traceparent", "tracestate") if name in headers
-        }
+        attributes = {
+            name: text for name, text in attributes.items() if name not in {"traceparent", "tracestate"}
+        } | {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
     else:
         attributes = {name.removeprefix("ce_"): text for name, text in headers.items()}
         if record.value is None:
-            raise NotAnEvent("NO_VALUE", "the record has no value (a tombstone), and this consumer expects an event")
+            raise NotAnEvent(
+                "NO_VALUE", "the record has no value (a tombstone), and this consumer expects an event"
+            )
         data = record.value
     return _envelope(record, attributes), data
 
@@ -168,7 +170,9 @@ def _structured(record: Record) -> tuple[dict[str, str], bytes]:
     if not isinstance(body, dict):
         raise NotAnEvent("BAD_JSON", "the structured event is no JSON object")
     attributes = {
-        name: value for name, value in body.items() if isinstance(value, str) and name not in {"data", "data_base64"}
+        name: value
+        for name, value in body.items()
+        if isinstance(value, str) and name not in {"data", "data_base64"}
     }
     return attributes, json.dumps(body.get("data"), ensure_ascii=False, separators=(",", ":")).encode()
 

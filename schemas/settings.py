@@ -98,5 +98,6 @@ class Settings(BaseSettings):
                 for item in error.errors()
             )
             raise StartError(
-                "MP203", f"settings: {found}. Set them in the environment; `milepost dev` prints working lines."
+                "MP203",
+                f"settings: {found}. Set them in the environment; `milepost dev` prints working lines.",
             ) from None

@@ -49,9 +49,7 @@ class StepKind(StrEnum):
     UNDO = "UNDO"
 
 
-FINAL_RUN_STATES = frozenset(
-    {RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED}
-)
+FINAL_RUN_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED})
 FINAL_STEP_STATES = frozenset(
     {StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED, StepState.COMPENSATED}
 )

@@ -47,7 +47,8 @@ class Transaction:
         if self._session is None:
             raise UsageError(
                 "MP304",
-                "tx.session: this service has no SQLAlchemy engine. Pass engine= to Milepost(...), or use tx.connection.",
+                "tx.session: this service has no SQLAlchemy engine. Pass engine= to Milepost(...), or use "
+                "tx.connection.",
             )
         return self._session
 
@@ -65,7 +66,9 @@ class Transaction:
             UsageError: MP305 outside a consumer's handler.
         """
         if self._envelope is None:
-            raise UsageError("MP305", "tx.envelope: only a consumer's handler has one. A step reads ctx.run instead.")
+            raise UsageError(
+                "MP305", "tx.envelope: only a consumer's handler has one. A step reads ctx.run instead."
+            )
         return self._envelope
 
     async def publish(self, *events: Event) -> list[UUID]:

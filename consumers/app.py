@@ -1,0 +1,172 @@
+"""The application: what a service publishes, consumes and runs, and the calls its own code makes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel
+
+from ..inbox.consumer import Consumer
+from ..sagas.context import RunRef
+from ..sagas.model import Verdict
+from ..sagas.registry import Definitions
+from ..sagas.saga import Saga
+from ..schemas.errors import DefinitionError, UsageError
+from ..schemas.ids import Clock, Ids, Randomness, SystemClock, SystemIds, SystemRandomness
+from ..schemas.options import Retry
+from ..schemas.settings import Settings
+from ..schemas.transaction import AnyTx, Transaction
+from ..streams.database import Database
+from .publishing import publish_in
+from .starting import start_run
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+I = TypeVar("I", bound=BaseModel)  # noqa: E741
+T = TypeVar("T")
+
+Factory = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class Milepost:
+    """One service: its sagas, consumers and clients.
+
+    Args:
+        name: Lower case name; prefix of the service's own topics and groups.
+        sagas: Definitions that this service starts and runs; several versions of one saga may stand side by side.
+        engine: SQLAlchemy engine on the same database; with it handlers get `tx.session`.
+        settings: Default: read from the environment when first needed.
+
+    Raises:
+        DefinitionError: MP120 for a bad name, MP121 for two sagas of one name and version.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sagas: Sequence[Saga[Any]] = (),
+        engine: AsyncEngine | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        if not name or not all(c.isascii() and (c.islower() or c.isdigit() or c in "-_") for c in name):
+            raise DefinitionError(
+                "MP120", f"Milepost({name!r}): a service's name is lower case letters, digits, '-' and '_'."
+            )
+        self.name = name
+        self.sagas = tuple(sagas)
+        self.definitions = Definitions(sagas)
+        self.engine = engine
+        self.consumers: dict[str, Consumer] = {}
+        self.factories: dict[type[Any], Factory] = {}
+        self.verdicts: dict[type[Exception], tuple[Verdict, str]] = {}
+        self.clock: Clock = SystemClock()
+        self.ids: Ids = SystemIds()
+        self.randomness: Randomness = SystemRandomness()
+        self._settings = settings
+        self._database: Database | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """Effective settings.
+
+        Raises:
+            StartError: MP203 when the environment lacks some.
+        """
+        if self._settings is None:
+            self._settings = Settings.from_env()
+        return self._settings
+
+    def provide(self, kind: type[T], factory: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        """Say how a client that steps ask for with `ctx.use(kind)` is opened; opened in workers only.
+
+        Args:
+            kind: The client's class.
+            factory: Returns an async context manager that yields it; entered once per process.
+        """
+        self.factories[kind] = factory
+
+    def classify(
+        self, error: type[Exception], verdict: Literal["retry", "fatal", "unknown", "not_sent"], code: str
+    ) -> None:
+        """Say what an exception of a step means; httpx, aiohttp and asyncpg come filled in.
+
+        Args:
+            error: The exception's class; subclasses follow it unless listed themselves.
+            verdict: retry = transient; fatal = a definite no, nothing happened; unknown = it may have happened;
+                not_sent = the request certainly never left.
+            code: What people see.
+        """
+        self.verdicts[error] = (verdict, code)
+
+    def consumer(
+        self,
+        name: str,
+        *,
+        unknown: Literal["skip", "dead_letter"] = "skip",
+        batch: int = 500,
+        retry: Retry = Retry(attempts=3),
+    ) -> Consumer:
+        """Make a consumer. Its name is Kafka group and inbox identity at once: renaming it reads its topics anew.
+
+        Args:
+            unknown: What to do with event types that it has no handler for.
+            batch: Most events in one transaction.
+            retry: Tries of one failing event before it is parked as a dead letter.
+
+        Raises:
+            DefinitionError: MP122 when the name is taken.
+        """
+        if name in self.consumers:
+            raise DefinitionError(
+                "MP122", f"consumer {name!r} is made twice in service {self.name}. Use the first one."
+            )
+        consumer = Consumer(name, unknown=unknown, batch=batch, retry=retry)
+        self.consumers[name] = consumer
+        return consumer
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Transaction]:
+        """Open a transaction of its own, for code that has neither a session nor a connection at hand."""
+        database = await self._opened()
+        async with database.transaction(publish_in) as tx:
+            yield tx
+
+    async def start(self, tx: AnyTx, saga: Saga[I], input: I, *, tenant: str = "") -> RunRef:
+        """Start a run in the caller's transaction; it exists when that commits, or not at all.
+
+        Args:
+            tx: The open transaction (READ COMMITTED).
+            saga: One of this service's sagas.
+            input: Its input; the saga's key function names the run.
+            tenant: Tenant of the run.
+
+        Returns:
+            The run. Starting again with the same key and the same input returns the run that is there.
+
+        Raises:
+            UsageError: MP301, MP307 as publish; MP309 for a saga that this service does not have.
+            StateError: MP302 when the key is taken with another input.
+        """
+        if self.definitions.get(saga.name, saga.version) is not saga.definition:
+            raise UsageError(
+                "MP309",
+                f"start(): saga {saga.name} v{saga.version} is not one of service {self.name}. Add it to "
+                f"Milepost({self.name!r}, sagas=[...]).",
+            )
+        return await start_run(self, tx, saga, input, tenant)
+
+    async def close(self) -> None:
+        """Close the pool that `transaction()` opened."""
+        if self._database is not None:
+            await self._database.close()
+            self._database = None
+
+    async def _opened(self) -> Database:
+        if self._database is None:
+            self._database = Database(self.settings, engine=self.engine)
+        await self._database.open()
+        return self._database

@@ -1,0 +1,215 @@
+"""Which parts a process runs for the roles it was asked for."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..inbox.consumer import Consumer
+from ..inbox.intake import Intake
+from ..outbox.relay import Relay
+from ..outbox.upkeep import Upkeep
+from ..schemas.errors import StartError
+from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic
+from ..streams.database import Database
+from ..streams.lifecycle import Role, Stop
+from ..streams.reader import GroupReader
+from ..streams.reader_lane import Handle
+from .calls import Tools
+from .clients import Clients, Crew
+from .engine import Engine, changes_of
+from .lease import Lease
+from .orchestrator import Orchestrator
+from .publishing import publish_in
+from .signals import signal_consumer
+from .waker import Waker
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from .app import Milepost
+
+#: What `--roles` may name. worker and compensator call the outside world, the others do not.
+ROLES: tuple[str, ...] = (
+    "relay",
+    "orchestrator",
+    "worker",
+    "compensator",
+    "signals",
+    "consumers",
+    "waker",
+    "upkeep",
+)
+#: Orchestrator messages handled per call; each is one change of a run.
+ORCHESTRATOR_BATCH = 100
+
+
+def chosen(known: Sequence[str], wanted: Sequence[str] | None, what: str) -> list[str]:
+    """Return the wanted names, all known ones when None was said.
+
+    Raises:
+        StartError: MP207 for a name that is not known.
+    """
+    if wanted is None:
+        return list(known)
+    wrong = sorted(set(wanted) - set(known))
+    if wrong:
+        raise StartError("MP207", f"{what} {', '.join(wrong)}: unknown. Known: {', '.join(known) or 'none'}.")
+    return [name for name in known if name in set(wanted)]
+
+
+@dataclass
+class Assembly:
+    """Builds the parts of one process.
+
+    Args:
+        service: The application.
+        database: Opened pool.
+        roles: Chosen roles.
+        queues: Chosen queues, for worker and compensator.
+        stop: Shared by all parts.
+    """
+
+    service: Milepost
+    database: Database
+    roles: Sequence[str]
+    queues: Sequence[str]
+    stop: Stop
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(changes_of(self.service), self.database.pool)
+
+    def parts(self) -> list[Role]:
+        """Return everything that this process is to run."""
+        makers: dict[str, Callable[[], Iterable[Role]]] = {
+            "relay": self._relay,
+            "orchestrator": self._orchestrator,
+            "signals": self._signals,
+            "consumers": self._consumers,
+            "waker": self._waker,
+            "upkeep": self._upkeep,
+        }
+        parts: list[Role] = []
+        for role in self.roles:
+            if role in makers:
+                parts.extend(makers[role]())
+        if {"worker", "compensator"} & set(self.roles):
+            parts.extend(self._workers())
+        return parts
+
+    def topics(self) -> list[str]:
+        """Return the service's internal topics, whatever roles run here."""
+        name = self.service.name
+        lanes = [
+            topic(name, q)
+            for q in self.service.definitions.queues
+            for topic in (work_topic, compensation_topic)
+        ]
+        return [*lanes, runs_topic(name), timers_topic(name)] if len(self.service.definitions) else []
+
+    def event_topics(self) -> list[str]:
+        """Return the topics of the events that this service reads."""
+        consumers = [*self.service.consumers.values(), signal_consumer(self.service)]
+        return sorted({topic for consumer in consumers for topic in consumer.topics})
+
+    def _relay(self) -> list[Role]:
+        service = self.service
+        return [Relay(self.database, clock=service.clock, ids=service.ids, randomness=service.randomness)]
+
+    def _upkeep(self) -> list[Role]:
+        return [Upkeep(self.database, clock=self.service.clock)]
+
+    def _waker(self) -> list[Role]:
+        settings = self.service.settings
+        return [Waker(self.engine, push=settings.nudge, sweep_every=settings.lease / 3)]
+
+    def _orchestrator(self) -> list[Role]:
+        if not len(self.service.definitions):
+            return []
+        name = self.service.name
+        topics, handle = [runs_topic(name), timers_topic(name)], Orchestrator(self.engine).handle
+        return [self._reader("orchestrator", f"{name}.orchestrator", topics, handle, ORCHESTRATOR_BATCH)]
+
+    def _signals(self) -> list[Role]:
+        consumer = signal_consumer(self.service)
+        return [self._intake("signals", consumer)] if consumer.topics else []
+
+    def _consumers(self) -> list[Role]:
+        return [self._intake(f"consumer {c.name}", c) for c in self.service.consumers.values() if c.topics]
+
+    def _intake(self, name: str, consumer: Consumer) -> Role:
+        service = self.service
+        intake = Intake(
+            consumer, self.database, publish_in, clock=service.clock, ids=service.ids, dice=service.randomness
+        )
+        return GroupReader(
+            name=name,
+            kafka=service.settings.kafka,
+            group=consumer.name,
+            topics=consumer.topics,
+            handle=intake.handle,
+            positions=intake.positions,
+            max_records=consumer.batch,
+            clock=service.clock,
+            dice=service.randomness,
+        )
+
+    def _reader(self, name: str, group: str, topics: list[str], handle: Handle, most: int) -> Role:
+        return GroupReader(
+            name=name,
+            kafka=self.service.settings.kafka,
+            group=group,
+            topics=topics,
+            handle=handle,
+            max_records=most,
+            clock=self.service.clock,
+            dice=self.service.randomness,
+        )
+
+    def _workers(self) -> list[Role]:
+        service, settings = self.service, self.service.settings
+        lease = Lease(
+            self.database.pool,
+            service.clock,
+            service.ids,
+            settings.lease,
+            service=service.name,
+            process=f"{socket.gethostname()}:{os.getpid()}",
+            roles=self.roles,
+            queues=self.queues,
+            definitions=service.definitions.ids,
+        )
+        clients = Clients(service.factories)
+        tools = Tools(
+            clients=clients.get,
+            verdicts=service.verdicts,
+            check_lease=lease.check,
+            stopping=lambda: self.stop.asked,
+            max_result_bytes=settings.max_result_bytes,
+        )
+        workers = {
+            queue: Worker(
+                self.engine, self.database, lease, tools, queue=queue, slots=settings.step_concurrency
+            )
+            for queue in self.queues
+        }
+        readers = [
+            self._lane(role, queue, worker) for queue, worker in workers.items() for role in self._lanes()
+        ]
+        return [lease, Crew(clients, workers, lease), *readers]
+
+    def _lanes(self) -> list[str]:
+        return [role for role in ("worker", "compensator") if role in self.roles]
+
+    def _lane(self, role: str, queue: str, worker: Worker) -> Role:
+        lane, topic = ("work", work_topic) if role == "worker" else ("compensation", compensation_topic)
+        name = self.service.name
+        return self._reader(
+            f"{role} {queue}",
+            f"{name}.{lane}.{queue}",
+            [topic(name, queue)],
+            worker.handle,
+            self.service.settings.step_concurrency,
+        )

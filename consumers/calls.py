@@ -1,0 +1,227 @@
+"""Calling the user's functions: context, attempt timeout, lease check; what came of it as a fact."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ..sagas.codec import canonical_json
+from ..sagas.context import Context
+from ..sagas.definition import Definition, Node, encode_result, operation_key
+from ..sagas.model import (
+    Fact,
+    HandedBack,
+    Json,
+    ProbeAbsent,
+    ProbeAnswer,
+    Probed,
+    ProbeError,
+    ProbeFailed,
+    ProbeFound,
+    ProbeInProgress,
+    Run,
+    Step,
+    Succeeded,
+    TryFailed,
+    Verdict,
+)
+from ..schemas.errors import UsageError
+from ..schemas.events import Event
+from ..schemas.options import Absent, Failed, Found, InProgress
+from ..schemas.states import StepKind, StepState
+from .classify import Classified, classify
+from .lease import LeaseLost
+
+T = TypeVar("T")
+
+
+async def just_call(call: Call, act: Callable[[], Awaitable[Any]]) -> Any:
+    """Call the user's function and nothing else."""
+    return await act()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """What calls need from the process.
+
+    Args:
+        clients: Opened clients by class.
+        verdicts: The service's own classification.
+        check_lease: Raises LeaseLost when this process may no longer act.
+        stopping: Whether a stop was asked for.
+        max_result_bytes: Largest result, in bytes of JSON.
+        around: Stands around every call of a user's function; the test kit's makes calls fail.
+    """
+
+    clients: Callable[[type[Any]], Any]
+    verdicts: Mapping[type[Exception], tuple[Verdict, str]]
+    check_lease: Callable[[], None]
+    stopping: Callable[[], bool]
+    max_result_bytes: int
+    around: Callable[[Call, Callable[[], Awaitable[Any]]], Awaitable[Any]] = just_call
+
+
+@dataclass
+class Call:
+    """One claimed try of a step, a probe or an undo.
+
+    Args:
+        definition: The saga's compiled definition.
+        run: The run as claimed.
+        step: The claimed row.
+    """
+
+    definition: Definition
+    run: Run
+    step: Step
+    tools: Tools
+
+    def __post_init__(self) -> None:
+        self.emitted: list[Event] = []
+        self.begun = False
+
+    @property
+    def node(self) -> Node:
+        """The step or wait that is called, undone or asked about."""
+        node = self.definition.node(self.step.undo_of or self.step.name)
+        assert node is not None, "a claim is only made for a node of the definition"
+        return node
+
+    @property
+    def is_undo(self) -> bool:
+        """Whether this is an undo."""
+        return self.step.kind is StepKind.UNDO
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether an unknown outcome is asked for."""
+        return self.step.state is StepState.RECONCILING
+
+    def context(self) -> Context[Any]:
+        """Return what the user's function receives; its clients are checked against the lease."""
+
+        def use(kind: type[T]) -> T:
+            self.tools.check_lease()
+            client: T = self.tools.clients(kind)
+            return client
+
+        return Context(
+            self.definition,
+            self.run,
+            reader=self.step.name,
+            idempotency_key=operation_key(self.run.id, self.node.name, undo=self.is_undo),
+            attempt=self.step.attempt,
+            use=use,
+            emitted=self.emitted,
+            should_stop=self.tools.stopping,
+        )
+
+    async def outside(self) -> Fact:
+        """Call the user's function and say what came of it; only cancellation by a lost lease passes through."""
+        if self.is_settling:
+            return await self._settle()
+        try:
+            value = await self.within_timeout(self._target)
+            result = None if self.is_undo else self.encode(value)
+        except LeaseLost:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            return self.failed(error)
+        return Succeeded(self.step.name, self.step.fence, result, iteration=self.step.iteration)
+
+    async def within_timeout(self, call: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
+        """Run a function under the node's attempt timeout, after a last look at the lease."""
+        context = self.context()
+        async with asyncio.timeout(self.node.attempt_timeout.total_seconds()):
+            self.tools.check_lease()
+            self.begun = True
+            return await self.tools.around(self, lambda: call(context))
+
+    def encode(self, value: Any) -> Json:
+        """Return a result as JSON.
+
+        Raises:
+            UsageError: MP320 and MP321 when it cannot be stored, MP322 when it is too large.
+        """
+        encoded = encode_result(self.definition, self.node, value)
+        size = len(canonical_json(encoded))
+        if size > self.tools.max_result_bytes:
+            raise UsageError(
+                "MP322",
+                f"{self.definition.title}, step {self.node.name}: result of {size} bytes is over "
+                f"MILEPOST_MAX_RESULT_BYTES={self.tools.max_result_bytes}. Return a reference, and keep the data "
+                "elsewhere.",
+            )
+        return encoded
+
+    def failed(self, error: BaseException) -> Fact:
+        """Say what an exception of the try means."""
+        name, fence, iteration = self.step.name, self.step.fence, self.step.iteration
+        if isinstance(error, asyncio.CancelledError):
+            if not self.begun:
+                return HandedBack(name, fence, iteration=iteration)
+            return TryFailed(
+                name,
+                fence,
+                "unknown",
+                "SHUTDOWN",
+                "cancelled at the end of the grace time",
+                iteration=iteration,
+            )
+        found = self._classify(error)
+        return TryFailed(
+            name, fence, found.verdict, found.code, found.message, found.retry_after, iteration=iteration
+        )
+
+    async def _target(self, context: Context[Any]) -> Any:
+        undo = self.node.undo
+        if self.is_undo:
+            assert undo is not None, "an undo row exists only for a step with an undo"
+            undone = self.run.step(self.node.name)
+            done = None if undone is None or undone.state is not StepState.SUCCEEDED else undone.result
+            return await undo.fn(context, None if done is None else self.node.decode(done))
+        assert self.node.fn is not None, "only steps are called"
+        return await self.node.fn(context)
+
+    async def _settle(self) -> Fact:
+        try:
+            answer = await self._ask()
+        except LeaseLost:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            answer = self._unanswered(error)
+        return Probed(self.step.name, self.step.fence, answer, iteration=self.step.iteration)
+
+    async def _ask(self) -> ProbeAnswer:
+        """Ask the probe; a SAFE step without one is repeated under its own key, which tells the result."""
+        probe = self.node.probe
+        if probe is None:
+            value = await self.within_timeout(self._target)
+            return ProbeFound(self.encode(value))
+        answer = await self.within_timeout(probe.fn)
+        match answer:
+            case Found():
+                return ProbeFound(self.encode(answer.value))
+            case Absent():
+                return ProbeAbsent()
+            case InProgress():
+                return ProbeInProgress(answer.ask_again)
+            case Failed():
+                return ProbeFailed(answer.code)
+            case _:
+                return ProbeError("BAD_ANSWER", f"the probe returned {type(answer).__name__}")
+
+    def _unanswered(self, error: BaseException) -> ProbeAnswer:
+        if isinstance(error, asyncio.CancelledError):
+            return ProbeError("SHUTDOWN", "cancelled at the end of the grace time")
+        found = self._classify(error)
+        if self.node.probe is None and found.verdict == "fatal":
+            return ProbeFailed(found.code)
+        return ProbeError(found.code, found.message)
+
+    def _classify(self, error: BaseException) -> Classified:
+        if isinstance(error, UsageError):
+            return Classified("unknown", error.code, str(error)[:2000])
+        return classify(error, self.tools.verdicts)

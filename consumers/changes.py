@@ -1,0 +1,185 @@
+"""One change of a run on a given connection: load, decide, store; again when somebody else was faster.
+
+All roles, the start of a run and the test kit go through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import asyncpg
+
+from ..outbox.model import OutboxRow, message_row
+from ..sagas.decide import decide, then_claim
+from ..sagas.model import Decision, Fact, Limits, Run, Work
+from ..sagas.registry import Definitions
+from ..schemas.ids import Clock, Ids, Randomness
+from ..schemas.messages import ResumeMessage, WorkMessage, compensation_topic, runs_topic, work_topic
+from .store import Conflict, Loaded, is_empty, load_run, open_waits, store_decision
+
+#: Compare-and-set misses after which the run's row is locked before it is read (design section 7).
+MISSES_BEFORE_LOCK = 3
+
+FactOf: TypeAlias = Fact | Callable[[Run], Fact | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one fact changed.
+
+    Attributes:
+        before: The run as it was decided on.
+        decision: The stored decision; answer "ignored" or "refused" when nothing was changed.
+    """
+
+    before: Loaded
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class InlineClaim:
+    """Who would go on with the next step at once, and whether that is still wanted when the time comes."""
+
+    worker: UUID
+    queue: str
+    wanted: Callable[[], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The shell around `decide` for one service; it writes on whatever connection it is given.
+
+    Args:
+        service: Name of the service; prefix of its topics.
+        definitions: What this process can decide on.
+        limits: Nudges, slack, reminders.
+    """
+
+    service: str
+    definitions: Definitions
+    clock: Clock
+    ids: Ids
+    randomness: Randomness
+    limits: Limits = field(default_factory=Limits)
+
+    async def apply(
+        self,
+        connection: asyncpg.Connection[Any],
+        run_id: UUID,
+        fact: FactOf,
+        *,
+        emitted: Sequence[OutboxRow] = (),
+        inline: InlineClaim | None = None,
+    ) -> Change | None:
+        """Apply a fact to a run.
+
+        Args:
+            connection: With or without an open transaction (READ COMMITTED); within one, the change commits with it.
+            run_id: The run.
+            fact: What happened, or a function from the loaded run to it (None: nothing to do after all).
+            emitted: Events that leave with this change, or not at all.
+            inline: Claim the next local step in the same change.
+
+        Returns:
+            The change, or None when the run does not exist, is of a definition that this process lacks, or the
+            function returned None.
+        """
+        misses = 0
+        while True:
+            lock = misses >= MISSES_BEFORE_LOCK
+            try:
+                async with _transaction(connection, lock):
+                    loaded = await load_run(connection, run_id, lock=lock)
+                    decision = None if loaded is None else self.decide(loaded, fact, inline)
+                    if loaded is None or decision is None:
+                        return None
+                    await self.store(connection, loaded.run, decision, emitted)
+                    return Change(loaded, decision)
+            except Conflict:
+                misses += 1
+
+    def decide(self, loaded: Loaded, fact: FactOf, inline: InlineClaim | None = None) -> Decision | None:
+        """Decide with this process's definitions, dice and limits; None as in `apply`."""
+        run = loaded.run
+        definition = self.definitions.get(run.saga, run.definition)
+        happened = fact(run) if callable(fact) else fact
+        if definition is None or happened is None:
+            return None
+        dice = self.randomness.uniform()
+        decision = decide(definition, run, happened, loaded.now, dice=dice, limits=self.limits)
+        if inline is not None and decision.answer == "changed" and inline.wanted():
+            decision = then_claim(
+                definition, decision, inline.worker, loaded.now, queue=inline.queue, limits=self.limits
+            )
+        return decision
+
+    async def store(
+        self,
+        connection: asyncpg.Connection[Any],
+        before: Run,
+        decision: Decision,
+        emitted: Sequence[OutboxRow] = (),
+    ) -> None:
+        """Store a decision with its messages: one statement, or a transaction where waits begin or end.
+
+        Raises:
+            Conflict: Somebody was faster; nothing was written.
+        """
+        if is_empty(decision):
+            return
+        rows = [self._work_row(decision.run, work) for work in decision.work]
+        if decision.answer == "changed":
+            rows.extend(emitted)
+        async with _transaction(connection, bool(decision.opens or decision.closes)):
+            await store_decision(connection, before, decision, rows, self.ids)
+            if decision.opens:
+                await open_waits(connection, decision, self._resumes(decision))
+
+    def _work_row(self, run: Run, work: Work) -> OutboxRow:
+        topic = work_topic if work.lane == "work" else compensation_topic
+        message = WorkMessage(
+            run=run.id, saga=run.saga, definition=run.definition, step=work.step, iteration=work.iteration
+        )
+        return self._row(run, message, topic(self.service, work.queue), f"{run.id}:{work.step}")
+
+    def _resumes(self, decision: Decision) -> list[OutboxRow]:
+        run = decision.run
+        return [
+            self.resume_row(
+                run,
+                ResumeMessage(
+                    run=run.id, step=wait.step, iteration=wait.iteration, generation=wait.generation
+                ),
+            )
+            for wait in decision.opens
+        ]
+
+    def resume_row(self, run: Run, message: ResumeMessage) -> OutboxRow:
+        """Return the outbox row that says a wait has been matched."""
+        return self._row(run, message, runs_topic(self.service), str(run.id))
+
+    def _row(self, run: Run, message: WorkMessage | ResumeMessage, topic: str, key: str) -> OutboxRow:
+        return message_row(
+            message,
+            topic=topic,
+            key=key,
+            ids=self.ids,
+            clock=self.clock,
+            tenant=run.tenant,
+            service=self.service,
+            correlation_id=run.correlation_id,
+            traceparent=run.traceparent,
+        )
+
+
+@asynccontextmanager
+async def _transaction(connection: asyncpg.Connection[Any], needed: bool) -> AsyncGenerator[None]:
+    if not needed:
+        yield
+        return
+    async with connection.transaction():
+        yield

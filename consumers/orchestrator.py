@@ -1,0 +1,89 @@
+"""The orchestrator: acts on resumes and due timers. It only decides and stores, it never calls the outside world."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from ..sagas.model import Fact, Run, Signalled, Wake
+from ..schemas.envelope import NotAnEvent, Record, read_event
+from ..schemas.messages import ResumeMessage, TimerMessage
+from ..streams.tracing import past_span
+from .changes import Change
+from .engine import Engine
+
+logger = logging.getLogger("milepost")
+
+
+class Orchestrator:
+    """Handles the topics `{service}.runs` and `{service}.timers`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def handle(self, records: Sequence[Record]) -> None:
+        """Act on each message; what it says is checked against the row, so repeats and losses are harmless."""
+        for record in records:
+            message = _message(record)
+            if isinstance(message, TimerMessage):
+                await self.wake(message)
+            elif isinstance(message, ResumeMessage):
+                await self.resume(message)
+
+    async def wake(self, message: TimerMessage) -> Change | None:
+        """Act on a due timer."""
+        change = await self._engine.change(
+            message.run, Wake(message.step, message.generation, iteration=message.iteration)
+        )
+        _trace_wait(change)
+        return change
+
+    async def resume(self, message: ResumeMessage) -> Change | None:
+        """Continue a run whose wait has been matched; the signal itself is read with the run."""
+
+        def signalled(run: Run) -> Fact | None:
+            step = run.step(message.step, message.iteration)
+            if step is None or step.signal is None:
+                return None
+            return Signalled(message.step, message.generation, step.signal, iteration=message.iteration)
+
+        change = await self._engine.change(message.run, signalled)
+        _trace_wait(change)
+        return change
+
+
+def _message(record: Record) -> TimerMessage | ResumeMessage | None:
+    try:
+        envelope, data = read_event(record)
+        if envelope.type == TimerMessage.message_type:
+            return TimerMessage.model_validate_json(data)
+        if envelope.type == ResumeMessage.message_type:
+            return ResumeMessage.model_validate_json(data)
+    except (NotAnEvent, ValidationError) as error:
+        # Only this service writes here; what it cannot read is a signal lost, and wake_at finds the row again.
+        logger.warning(
+            "%s/%s@%s is no message of ours: %s", record.topic, record.partition, record.offset, error
+        )
+    return None
+
+
+def _trace_wait(change: Change | None) -> None:
+    """Record the span of a wait that has just ended: it held no worker, so it is written afterwards."""
+    if change is None or change.decision.answer != "changed":
+        return
+    before = {step.name: step for step in change.before.run.steps}
+    for step in change.decision.changed:
+        was = before.get(step.name)
+        if was is None or was.kind != "WAIT" or was.state == step.state:
+            continue
+        link = change.before.links.get(step.name)
+        past_span(
+            f"wait {step.name}",
+            start=was.since,
+            end=change.before.now,
+            traceparent=change.before.run.traceparent,
+            links=(link,) if link else (),
+            attributes={"milepost.run": str(change.before.run.id), "milepost.state": step.state.value},
+        )

@@ -1,0 +1,161 @@
+"""`milepost serve`: one process with the roles it was asked for, from first check to last hand-back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..schemas.errors import StartError
+from ..streams.database import Database
+from ..streams.lifecycle import Health, Role, Stop, run_roles
+from ..streams.migrate import current_version, migration_files
+from ..streams.topics import describe, ensure_topics
+from ..streams.tracing import setup_tracing
+from .assembly import ROLES, Assembly, chosen
+
+if TYPE_CHECKING:
+    from .app import Milepost
+
+__all__ = ["ROLES", "serve"]
+
+logger = logging.getLogger("milepost")
+
+Announce = Callable[[Mapping[str, object]], None]
+
+#: How often health is looked at, in seconds.
+LOOK = 0.2
+#: Connections of the pool: a few per role; steps hold one only while a change is stored.
+POOL = 16
+
+
+async def serve(
+    service: Milepost,
+    *,
+    roles: Sequence[str] | None = None,
+    queues: Sequence[str] | None = None,
+    announce: Announce,
+) -> None:
+    """Run roles until SIGTERM or SIGINT; a second signal ends the grace time at once.
+
+    Args:
+        service: The application.
+        roles: Some of ROLES; None for all.
+        queues: Queues that workers serve; None for all of the service's definitions.
+        announce: Receives {"event": "ready", "roles": [...]} and changes of health.
+
+    Raises:
+        ConnectError: MP501, MP502 when PostgreSQL or Kafka cannot be reached at the start.
+        StartError: MP205 wrong schema version, MP207 unknown role or queue, MP208 missing event topics.
+    """
+    picked = chosen(ROLES, roles, "role")
+    served = chosen(service.definitions.queues, queues, "queue")
+    stop = Stop(service.clock, service.settings.grace)
+    database = Database(service.settings, engine=service.engine, max_size=POOL)
+    await check_schema(service)
+    flush = setup_tracing(service.name)
+    await database.open()
+    try:
+        assembly = Assembly(service, database, picked, served, stop)
+        await make_topics(service, assembly)
+        parts = assembly.parts()
+        with _signals(stop):
+            await run_roles([*parts, Announcer(parts, picked, announce)], stop)
+        announce({"event": "stopped"})
+    finally:
+        await database.close()
+        if service.engine is not None:
+            await service.engine.dispose()
+        await asyncio.to_thread(flush)
+
+
+async def check_schema(service: Milepost) -> None:
+    """Refuse to run on another schema than this version's.
+
+    Raises:
+        StartError: MP205.
+    """
+    found, wanted = (
+        await current_version(service.settings.dsn),
+        max(file.number for file in migration_files()),
+    )
+    if found < wanted:
+        raise StartError(
+            "MP205",
+            f"the database has schema {found}, this version needs {wanted}. Run `milepost migrate` first.",
+        )
+
+
+async def make_topics(service: Milepost, assembly: Assembly) -> None:
+    """Create missing internal topics, and event topics where that is allowed.
+
+    Raises:
+        StartError: MP208 when an event topic is missing and may not be created.
+    """
+    kafka, events = service.settings.kafka, assembly.event_topics()
+    await ensure_topics(kafka, assembly.topics() + (events if service.settings.create_topics else []))
+    missing = sorted(set(events) - (await describe(kafka, events)).keys()) if events else []
+    if missing:
+        raise StartError(
+            "MP208",
+            f"topic {', '.join(missing)}: this service reads it, and it does not exist. Create it, or set "
+            "MILEPOST_CREATE_TOPICS=true.",
+        )
+
+
+@contextmanager
+def _signals(stop: Stop) -> Generator[None]:
+    loop = asyncio.get_running_loop()
+
+    def asked() -> None:
+        stop.ask(now=stop.asked)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+class Announcer:
+    """Says "ready" once every part is healthy, and later which part became unhealthy or healthy again."""
+
+    name = "announcer"
+
+    def __init__(self, parts: Sequence[Role], roles: Sequence[str], announce: Announce) -> None:
+        self._parts = parts
+        self._roles = roles
+        self._announce = announce
+
+    async def run(self, stop: Stop) -> None:
+        """Look at all parts until asked to stop."""
+        ready, red = False, dict[str, str]()
+        while not stop.asked:
+            states = {part.name: part.health() for part in self._parts}
+            now_red = {name: health.detail for name, health in states.items() if not health.ok}
+            if not ready and not now_red:
+                ready = True
+                details = {name: health.detail for name, health in states.items()}
+                self._announce({"event": "ready", "roles": list(self._roles), "parts": details})
+            elif ready and now_red.keys() != red.keys():
+                self._changes(states, red, now_red)
+            red = now_red
+            await stop.wait(LOOK)
+        self._announce({"event": "stopping", "grace_s": round(stop.remaining(), 1)})
+
+    def _changes(
+        self, states: Mapping[str, Health], before: Mapping[str, str], now: Mapping[str, str]
+    ) -> None:
+        for name in sorted(before.keys() ^ now.keys()):
+            self._announce(
+                {"event": "health", "part": name, "ok": states[name].ok, "detail": states[name].detail}
+            )
+
+    def health(self) -> Health:
+        """Always well."""
+        return Health(True, "announcing")

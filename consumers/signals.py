@@ -1,0 +1,79 @@
+"""The signal intake: awaited events are stored, matched with waits, and their runs resumed, in one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ..inbox.consumer import Consumer, Handler
+from ..inbox.signals import NewSignal, store_signals
+from ..outbox import publish
+from ..outbox.model import message_row
+from ..schemas.events import Event, correlation_of
+from ..schemas.messages import ResumeMessage, runs_topic, signals_group
+from ..schemas.transaction import Transaction
+from ..streams.tracing import current_traceparent
+
+if TYPE_CHECKING:
+    from .app import Milepost
+
+
+class SignalRefused(Exception):
+    """PostgreSQL cannot hold the event; it is parked as a dead letter."""
+
+
+def awaited(service: Milepost) -> list[type[Event]]:
+    """Return the event classes that some saga of the service waits for, each once."""
+    waits = [
+        node.wait for definition in service.definitions for node in definition.nodes if node.wait is not None
+    ]
+    return list({wait.event.milepost_spec.type: wait.event for wait in waits}.values())
+
+
+def signal_consumer(service: Milepost) -> Consumer:
+    """Return the internal consumer that takes awaited events in.
+
+    Its inbox drops repeated events; what it cannot read it parks, like any consumer.
+    """
+    consumer = Consumer(signals_group(service.name))
+    for event in awaited(service):
+        consumer.on(event)(_intake(service))
+    return consumer
+
+
+def _intake(service: Milepost) -> Handler[Event]:
+    async def take(event: Event, tx: Transaction) -> None:
+        signal = _signal(service, event, tx)
+        stored = await store_signals(tx.connection, [signal])
+        if stored.refused:
+            raise SignalRefused(stored.refused[0].reason)
+        rows = [
+            message_row(
+                ResumeMessage(run=m.run_id, step=m.step, iteration=m.iteration, generation=m.generation),
+                topic=runs_topic(service.name),
+                key=str(m.run_id),
+                ids=service.ids,
+                clock=service.clock,
+                tenant=signal.tenant,
+                service=service.name,
+                correlation_id=tx.envelope.correlation_id,
+                traceparent=signal.traceparent,
+            )
+            for m in stored.matched
+        ]
+        await publish.publish_rows(tx.connection, rows)
+
+    return take
+
+
+def _signal(service: Milepost, event: Event, tx: Transaction) -> NewSignal:
+    envelope = tx.envelope
+    return NewSignal(
+        id=service.ids.new(),
+        tenant=envelope.tenant,
+        source=envelope.source,
+        event_id=envelope.event_id if envelope.identified else str(envelope.id),
+        type=event.milepost_spec.type,
+        key=cast(str, correlation_of(event)),
+        payload=event.model_dump_json(by_alias=True),
+        traceparent=envelope.traceparent or current_traceparent(),
+    )

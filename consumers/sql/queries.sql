@@ -1,0 +1,163 @@
+-- Saga runs: loading, storing one decision, claiming by compare-and-set; leases; what is due.
+
+-- name: load_run
+SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input, r.state, r.code, r.cause, r.version,
+       r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
+       milepost.clock() AS now,
+       (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
+                                                           'signal_traceparent', matched.traceparent)
+                         ORDER BY s.n)
+        FROM milepost.step AS s
+        LEFT JOIN LATERAL (
+            SELECT g.payload, g.traceparent
+            FROM milepost.wait AS w
+            JOIN milepost.signal AS g ON g.id = w.signal_id
+            WHERE s.kind = 'WAIT' AND s.wake_at IS NOT NULL AND w.state = 'MATCHED'
+              AND w.run_id = s.run_id AND w.step = s.name AND w.iteration = s.iteration
+            ORDER BY w.generation DESC
+            LIMIT 1
+        ) AS matched ON true
+        WHERE s.run_id = r.id) AS steps
+FROM milepost.run AS r
+WHERE r.id = $1;
+
+-- name: lock_run
+SELECT 1 FROM milepost.run WHERE id = $1 FOR UPDATE;
+
+-- One change of a run: nothing happens unless the version is the one that was decided on.
+-- name: store_decision
+WITH cas AS (
+    UPDATE milepost.run
+    SET state = $3, code = $4, cause = $5, history_n = $6, finish_n = $7, wake_at = $8, finished_at = $9,
+        version = version + 1, updated_at = milepost.clock()
+    WHERE id = $1 AND version = $2
+    RETURNING id, tenant, saga, key, correlation_id
+), steps AS (
+    INSERT INTO milepost.step AS old (run_id, name, iteration, n, kind, state, undo_of, queue, attempt, fence,
+        generation, worker, wake_at, doubt, doubt_at, result, code, message, finish_no, probes, nudges, since,
+        first_at, started_at, finished_at)
+    SELECT cas.id, s.name, s.iteration, s.n, s.kind, s.state, s.undo_of, s.queue, s.attempt, s.fence, s.generation,
+           s.worker, s.wake_at, s.doubt, s.doubt_at, s.result, s.code, s.message, s.finish_no, s.probes, s.nudges,
+           s.since, s.first_at, s.started_at, s.finished_at
+    FROM cas, jsonb_to_recordset($10::jsonb) AS s(name text, iteration text, n integer, kind text, state text,
+        undo_of text, queue text, attempt integer, fence bigint, generation bigint, worker uuid,
+        wake_at timestamptz, doubt boolean, doubt_at timestamptz, result jsonb, code text, message text,
+        finish_no integer, probes integer, nudges integer, since timestamptz, first_at timestamptz,
+        started_at timestamptz, finished_at timestamptz)
+    ON CONFLICT (run_id, name, iteration) DO UPDATE
+    SET state = excluded.state, queue = excluded.queue, attempt = excluded.attempt, fence = excluded.fence,
+        generation = excluded.generation, worker = excluded.worker, wake_at = excluded.wake_at,
+        doubt = excluded.doubt, doubt_at = excluded.doubt_at, result = excluded.result, code = excluded.code,
+        message = excluded.message, finish_no = excluded.finish_no, probes = excluded.probes,
+        nudges = excluded.nudges, since = excluded.since, first_at = excluded.first_at,
+        started_at = excluded.started_at, finished_at = excluded.finished_at
+), entries AS (
+    INSERT INTO milepost.history (run_id, n, event, step, attempt, data)
+    SELECT cas.id, h.n, h.event, h.step, h.attempt, h.data
+    FROM cas, jsonb_to_recordset($11::jsonb) AS h(n integer, event text, step text, attempt integer, data jsonb)
+), settled AS (
+    INSERT INTO milepost.reconciliation (id, tenant, run_id, step, before, evidence, decision, after, actor, reason,
+        correlation_id)
+    SELECT t.id, cas.tenant, cas.id, t.step, t.before, t.evidence, t.decision, t.after, 'system', t.reason,
+           cas.correlation_id
+    FROM cas, jsonb_to_recordset($12::jsonb) AS t(id uuid, step text, before text, evidence jsonb, decision text,
+        after text, reason text)
+), audited AS (
+    INSERT INTO milepost.audit (id, tenant, actor, act, run_id, step, reason, before, after, evidence)
+    SELECT t.id, cas.tenant, 'system', 'reconcile', cas.id, t.step, t.reason,
+           jsonb_build_object('state', t.before), jsonb_build_object('state', t.after), t.evidence
+    FROM cas, jsonb_to_recordset($12::jsonb) AS t(id uuid, step text, before text, evidence jsonb, decision text,
+        after text, reason text)
+), outcome AS (
+    UPDATE milepost.run_key AS k
+    SET outcome = $3
+    FROM cas
+    WHERE $9::timestamptz IS NOT NULL AND k.tenant = cas.tenant AND k.saga = cas.saga AND k.key = cas.key
+), sent AS (
+    INSERT INTO milepost.outbox (id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
+    SELECT o.id, o.tenant, o.topic, o.aggregatetype, o.aggregateid, o.type, o.payload, o.headers::jsonb
+    FROM cas, unnest($13::uuid[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bytea[],
+        $20::text[]) AS o(id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
+)
+SELECT count(*) FROM cas;
+
+-- name: take_run_key
+INSERT INTO milepost.run_key (tenant, saga, key, run_id, input_hash)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, saga, key) DO NOTHING
+RETURNING run_id;
+
+-- name: find_run_key
+SELECT k.run_id, k.input_hash, k.outcome, r.input
+FROM milepost.run_key AS k
+LEFT JOIN milepost.run AS r ON r.id = k.run_id
+WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
+
+-- name: insert_run
+INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
+    correlation_id, traceparent)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0, milepost.clock() + interval '1 day', $10, $11)
+RETURNING milepost.clock() AS now;
+
+-- name: take_lease
+INSERT INTO milepost.worker (id, service, name, roles, queues, definitions, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, milepost.clock() + $7::interval)
+ON CONFLICT (id) DO NOTHING;
+
+-- A lease that has ended is not revived: the sweep may already have taken its steps.
+-- name: renew_lease
+UPDATE milepost.worker
+SET expires_at = milepost.clock() + $2::interval
+WHERE id = $1 AND expires_at > milepost.clock()
+RETURNING expires_at;
+
+-- name: end_lease
+UPDATE milepost.worker SET expires_at = milepost.clock() WHERE id = $1 AND expires_at > milepost.clock();
+
+-- name: forget_workers
+DELETE FROM milepost.worker AS w
+WHERE w.service = $1 AND w.expires_at < (SELECT milepost.clock()) - interval '1 day'
+  AND NOT EXISTS (SELECT 1 FROM milepost.step AS s WHERE s.worker = w.id);
+
+-- name: stale_steps
+SELECT s.run_id, s.name, s.iteration, s.fence, coalesce(w.expires_at, s.started_at, s.since) AS lease_ended_at
+FROM milepost.step AS s
+JOIN milepost.run AS r ON r.id = s.run_id
+LEFT JOIN milepost.worker AS w ON w.id = s.worker
+WHERE s.worker IS NOT NULL AND r.service = $1
+  AND (w.id IS NULL OR w.expires_at <= (SELECT milepost.clock()))
+ORDER BY s.run_id
+LIMIT $2;
+
+-- name: wake_due_steps
+WITH due AS (
+    SELECT s.run_id, s.name, s.iteration, s.generation, r.tenant, r.correlation_id, r.traceparent
+    FROM milepost.step AS s
+    JOIN milepost.run AS r ON r.id = s.run_id
+    WHERE s.wake_at <= (SELECT milepost.clock()) AND r.service = $1
+    ORDER BY s.wake_at
+    LIMIT $2
+    FOR UPDATE OF s SKIP LOCKED
+), pushed AS (
+    UPDATE milepost.step AS s
+    SET wake_at = milepost.clock() + $3::interval
+    FROM due
+    WHERE s.run_id = due.run_id AND s.name = due.name AND s.iteration = due.iteration
+)
+SELECT * FROM due;
+
+-- name: wake_due_runs
+WITH due AS (
+    SELECT r.id AS run_id, r.tenant, r.correlation_id, r.traceparent
+    FROM milepost.run AS r
+    WHERE r.wake_at <= (SELECT milepost.clock()) AND r.service = $1
+    ORDER BY r.wake_at
+    LIMIT $2
+    FOR UPDATE OF r SKIP LOCKED
+), pushed AS (
+    UPDATE milepost.run AS r
+    SET wake_at = milepost.clock() + $3::interval
+    FROM due
+    WHERE r.id = due.run_id
+)
+SELECT * FROM due;

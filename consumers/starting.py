@@ -1,0 +1,99 @@
+"""Starting a run: idempotent by (tenant, saga, key), in the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+from pydantic import BaseModel
+
+from ..outbox.model import check_values
+from ..sagas.context import RunRef
+from ..sagas.model import Json, Run, Start
+from ..sagas.saga import Saga
+from ..schemas.errors import StateError
+from ..schemas.states import RunState
+from ..schemas.transaction import AnyTx, Transaction
+from ..streams.database import raw_connection, require_read_committed
+from ..streams.tracing import current_traceparent, span
+from .engine import changes_of
+from .store import Loaded, Sql
+
+if TYPE_CHECKING:
+    from .app import Milepost
+
+
+async def start_run(service: Milepost, tx: AnyTx, saga: Saga[Any], value: BaseModel, tenant: str) -> RunRef:
+    """Do what `Milepost.start` says; see there."""
+    connection = await raw_connection(tx, "start()")
+    await require_read_committed(connection, "start()")
+    definition = saga.definition
+    check_values("start()", {"tenant": tenant, "input": value})
+    encoded, digest = definition.encode_input(value)
+    ref = RunRef(id=service.ids.new(), tenant=tenant, saga=saga.name, key=definition.key_of(value))
+    taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
+    if taken is None:
+        return await _existing(connection, ref, encoded, digest)
+    with span(f"start {saga.name}", attributes={"milepost.run": str(ref.id), "milepost.key": ref.key}):
+        await _insert(service, connection, saga, _new_run(ref, saga, encoded, tx))
+    return ref
+
+
+async def _existing(connection: asyncpg.Connection[Any], ref: RunRef, encoded: Json, digest: bytes) -> RunRef:
+    row = await connection.fetchrow(Sql.find_run_key, ref.tenant, ref.saga, ref.key)
+    assert row is not None, "a run key is never deleted while its conflict is seen"
+    if row["input_hash"] == digest:
+        return RunRef(id=row["run_id"], tenant=ref.tenant, saga=ref.saga, key=ref.key)
+    changed = _changed(None if row["input"] is None else json.loads(row["input"]), encoded)
+    verb = "already runs" if row["outcome"] is None else f"already ran ({row['outcome']})"
+    raise StateError(
+        "MP302",
+        f"start(): {ref} {verb} with a different input (changed: {changed}). The same input returns the existing run; "
+        f"a new intent needs a new key. Run: {row['run_id']}",
+    )
+
+
+def _changed(old: Any, new: Any) -> str:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return "its input is no longer stored"
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return ", ".join(names) or "form only"
+
+
+def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AnyTx) -> Run:
+    envelope = tx._envelope if isinstance(tx, Transaction) else None
+    correlation = (envelope.correlation_id or envelope.event_id) if envelope is not None else ""
+    return Run(
+        id=ref.id,
+        tenant=ref.tenant,
+        saga=saga.name,
+        key=ref.key,
+        definition=saga.version,
+        input=encoded,
+        state=RunState.PENDING,
+        correlation_id=correlation or str(ref.id),
+        traceparent=current_traceparent(),
+    )
+
+
+async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: Saga[Any], run: Run) -> None:
+    now = await connection.fetchval(
+        Sql.insert_run,
+        run.id,
+        run.tenant,
+        service.name,
+        run.saga,
+        run.key,
+        run.definition,
+        saga.definition.shape,
+        saga.definition.policy,
+        json.dumps(run.input, ensure_ascii=False),
+        run.correlation_id,
+        run.traceparent,
+    )
+    changes = changes_of(service)
+    loaded = Loaded(run=run, service=service.name, now=now, links={})
+    decision = changes.decide(loaded, Start())
+    assert decision is not None, "Milepost.start has found the definition"
+    await changes.store(connection, run, decision)

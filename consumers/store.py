@@ -1,0 +1,256 @@
+"""Runs in PostgreSQL: load one with its steps, store one decision by compare-and-set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from ..inbox import signals
+from ..outbox import publish
+from ..outbox.model import OutboxRow, columns
+from ..sagas.model import Decision, Run, Step
+from ..schemas.ids import Ids
+from ..schemas.states import RunState, StepKind, StepState
+from ..streams.queries import Queries
+
+
+class Sql(Queries):
+    """Queries of this room."""
+
+    load_run: str
+    lock_run: str
+    store_decision: str
+    take_run_key: str
+    find_run_key: str
+    insert_run: str
+    take_lease: str
+    renew_lease: str
+    end_lease: str
+    forget_workers: str
+    stale_steps: str
+    wake_due_steps: str
+    wake_due_runs: str
+
+
+_STEP_PLAIN = tuple(
+    "name iteration undo_of queue attempt fence generation doubt result code message finish_no probes nudges signal".split()
+)
+_STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at")
+_RUN_PLAIN = tuple(
+    "id tenant saga key definition correlation_id code cause version history_n finish_n wake_at finished_at traceparent".split()
+)
+
+
+class Conflict(Exception):
+    """Somebody else changed the run (or matched its wait) first; decide again on what is there now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A run as it was read.
+
+    Attributes:
+        now: The database's clock at that moment.
+        links: Trace contexts of matched signals by step name.
+    """
+
+    run: Run
+    service: str
+    now: datetime
+    links: Mapping[str, str]
+
+
+def _instant(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(value)
+
+
+def _step(row: Mapping[str, Any]) -> Step:
+    times = {name: _instant(row[name]) for name in _STEP_TIMES}
+    plain = {name: row[name] for name in _STEP_PLAIN}
+    return Step(
+        kind=StepKind(row["kind"]),
+        state=StepState(row["state"]),
+        since=datetime.fromisoformat(row["since"]),
+        worker=None if row["worker"] is None else UUID(row["worker"]),
+        **plain,
+        **times,
+    )
+
+
+def loaded(row: asyncpg.Record) -> Loaded:
+    """Turn a row of load_run into a run."""
+    steps = json.loads(row["steps"]) if row["steps"] is not None else []
+    plain = {name: row[name] for name in _RUN_PLAIN}
+    run = Run(
+        input=json.loads(row["input"]),
+        state=RunState(row["state"]),
+        steps=tuple(_step(step) for step in steps),
+        **plain,
+    )
+    links = {s["name"]: s["signal_traceparent"] for s in steps if s.get("signal_traceparent")}
+    return Loaded(run=run, service=row["service"], now=row["now"], links=links)
+
+
+async def load_run(connection: asyncpg.Connection[Any], run_id: UUID, *, lock: bool = False) -> Loaded | None:
+    """Read a run with its steps in one statement.
+
+    Args:
+        connection: With an open transaction when `lock` is set.
+        run_id: The run.
+        lock: Lock the run's row first, in a statement of its own, so that the read sees what the last holder wrote.
+
+    Returns:
+        The run, or None when there is none.
+    """
+    if lock:
+        await connection.execute(Sql.lock_run, run_id)
+    row = await connection.fetchrow(Sql.load_run, run_id)
+    return None if row is None else loaded(row)
+
+
+def _text(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
+
+
+def _step_json(step: Step, n: int) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "iteration": step.iteration,
+        "n": n,
+        "kind": step.kind,
+        "state": step.state,
+        "undo_of": step.undo_of,
+        "queue": step.queue,
+        "attempt": step.attempt,
+        "fence": step.fence,
+        "generation": step.generation,
+        "worker": None if step.worker is None else str(step.worker),
+        "wake_at": _text(step.wake_at),
+        "doubt": step.doubt,
+        "doubt_at": _text(step.doubt_at),
+        "result": step.result,
+        "code": step.code,
+        "message": step.message,
+        "finish_no": step.finish_no,
+        "probes": step.probes,
+        "nudges": step.nudges,
+        "since": _text(step.since),
+        "first_at": _text(step.first_at),
+        "started_at": _text(step.started_at),
+        "finished_at": _text(step.finished_at),
+    }
+
+
+def _history_json(run: Run, decision: Decision) -> list[dict[str, Any]]:
+    first = run.history_n + 1
+    return [
+        {"n": n, "event": e.event, "step": e.step, "attempt": e.attempt, "data": dict(e.data)}
+        for n, e in enumerate(decision.history, first)
+    ]
+
+
+def _steps_json(decision: Decision) -> list[dict[str, Any]]:
+    place = {(step.name, step.iteration): n for n, step in enumerate(decision.run.steps)}
+    return [_step_json(step, place[step.name, step.iteration]) for step in decision.changed]
+
+
+def _settled_json(decision: Decision, ids: Ids) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": str(ids.new()),
+            "step": s.step,
+            "before": s.before,
+            "evidence": dict(s.evidence),
+            "decision": s.decision,
+            "after": s.after,
+            "reason": s.reason,
+        }
+        for s in decision.settled
+    ]
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def is_empty(decision: Decision) -> bool:
+    """Whether there is nothing to store."""
+    return not (decision.changed or decision.history)
+
+
+async def store_decision(
+    connection: asyncpg.Connection[Any],
+    before: Run,
+    decision: Decision,
+    rows: Sequence[OutboxRow],
+    ids: Ids,
+) -> None:
+    """Store a decision and its outgoing messages in one statement.
+
+    With waits to open or close the connection must be in a transaction, for they take statements of their own.
+
+    Args:
+        connection: Where to write.
+        before: The run as it was decided on; its version must still be the stored one.
+        decision: What to store.
+        rows: Messages and events that leave with it.
+        ids: For reconciliation rows.
+
+    Raises:
+        Conflict: The run's version has moved, or a wait to be closed has been matched. Nothing is to be committed.
+    """
+    after = decision.run
+    stored = await connection.fetchval(
+        Sql.store_decision,
+        before.id,
+        before.version,
+        after.state.value,
+        after.code,
+        after.cause,
+        before.history_n + len(decision.history),
+        after.finish_n,
+        after.wake_at,
+        after.finished_at,
+        _dump(_steps_json(decision)),
+        _dump(_history_json(before, decision)),
+        _dump(_settled_json(decision, ids)),
+        *columns(rows),
+    )
+    if stored != 1:
+        raise Conflict
+    for wait in decision.closes:
+        if not await signals.close_wait(connection, before.id, wait.step, wait.iteration, wait.generation):
+            raise Conflict
+
+
+async def open_waits(
+    connection: asyncpg.Connection[Any], decision: Decision, resumes: Iterable[OutboxRow]
+) -> None:
+    """Register the waits of a stored decision; one that an earlier signal satisfies is resumed by a message.
+
+    Args:
+        connection: In the transaction that stored the decision.
+        decision: What was stored.
+        resumes: The resume message for each of `decision.opens`, in order.
+    """
+    run = decision.run
+    for wait, resume in zip(decision.opens, resumes, strict=True):
+        matched = await signals.match_wait(
+            connection,
+            run_id=run.id,
+            tenant=run.tenant,
+            step=wait.step,
+            iteration=wait.iteration,
+            generation=wait.generation,
+            type=wait.type,
+            key=wait.key,
+            broadcast=wait.broadcast,
+        )
+        if matched:
+            await publish.publish_rows(connection, [resume])

@@ -1,0 +1,115 @@
+"""The waker: announces what is due and finds work whose worker is gone. It reads and pushes wake_at, nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from ..outbox import publish
+from ..outbox.model import OutboxRow, message_row
+from ..sagas.model import Stale
+from ..schemas.messages import TimerMessage, timers_topic
+from ..streams.lifecycle import Health, Stop
+from .engine import Engine
+from .store import Sql
+
+logger = logging.getLogger("milepost")
+
+#: Rows taken per tick, and the pause after a full one: after downtime every due row fires, at a bounded rate.
+BATCH = 500
+PAUSE_FULL = 0.05
+#: Longest pause between ticks, in seconds; lateness of a timer stays under it.
+PAUSE_IDLE = 0.1
+
+
+class Waker:
+    """Writes a timer message for each row that is due.
+
+    Args:
+        engine: The service's engine.
+        push: How far wake_at is pushed; a message that nobody acted on is written again after it.
+        sweep_every: How often to look for steps whose worker's lease has ended.
+    """
+
+    name = "waker"
+
+    def __init__(self, engine: Engine, *, push: timedelta, sweep_every: timedelta) -> None:
+        self._engine = engine
+        self._push = push
+        self._sweep_every = sweep_every.total_seconds()
+        self._trouble: str | None = None
+
+    async def run(self, stop: Stop) -> None:
+        """Tick until asked to stop."""
+        clock = self._engine.changes.clock
+        next_sweep = clock.monotonic()
+        while not stop.asked:
+            fired = await self._guarded(self.tick)
+            if clock.monotonic() >= next_sweep:
+                await self._guarded(self.sweep)
+                next_sweep = clock.monotonic() + self._sweep_every
+            await stop.wait(PAUSE_FULL if fired >= BATCH else PAUSE_IDLE)
+
+    async def _guarded(self, act: Callable[[], Awaitable[int]]) -> int:
+        try:
+            done = await act()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            if self._trouble is None:
+                logger.warning("waker: %s: %s; trying again", type(error).__name__, error)
+            self._trouble = f"{type(error).__name__}: {error}"
+            return 0
+        self._trouble = None
+        return done
+
+    async def tick(self) -> int:
+        """Push every due row and write its timer message, in one transaction.
+
+        Returns:
+            Number of messages written.
+        """
+        service = self._engine.changes.service
+        async with self._engine.pool.acquire() as connection, connection.transaction():
+            steps = await connection.fetch(Sql.wake_due_steps, service, BATCH, self._push)
+            runs = await connection.fetch(Sql.wake_due_runs, service, BATCH, self._push)
+            rows = [self._row(row, row["name"], row["iteration"], row["generation"]) for row in steps]
+            rows += [self._row(row, None, "", 0) for row in runs]
+            if rows:
+                await publish.publish_rows(connection, rows)
+        return len(rows)
+
+    def _row(self, row: asyncpg.Record, step: str | None, iteration: str, generation: int) -> OutboxRow:
+        engine = self._engine
+        message = TimerMessage(run=row["run_id"], step=step, iteration=iteration, generation=generation)
+        return message_row(
+            message,
+            topic=timers_topic(engine.changes.service),
+            key=str(row["run_id"]),
+            ids=engine.changes.ids,
+            clock=engine.changes.clock,
+            tenant=row["tenant"],
+            service=engine.changes.service,
+            correlation_id=row["correlation_id"],
+            traceparent=row["traceparent"],
+        )
+
+    async def sweep(self) -> int:
+        """Hand steps of dead workers to the state machine; then forget workers that nothing refers to.
+
+        Returns:
+            Number of steps found.
+        """
+        stale: list[Any] = await self._engine.pool.fetch(Sql.stale_steps, self._engine.changes.service, BATCH)
+        for row in stale:
+            fact = Stale(row["name"], row["fence"], row["lease_ended_at"], iteration=row["iteration"])
+            await self._engine.change(row["run_id"], fact)
+        if not stale:
+            await self._engine.pool.execute(Sql.forget_workers, self._engine.changes.service)
+        return len(stale)
+
+    def health(self) -> Health:
+        """Red while the database does not answer."""
+        return Health(self._trouble is None, self._trouble or "ticking")
