@@ -44,7 +44,12 @@ async def ensure_topics(
         # -1 leaves the replication factor to the broker (KIP-464).
         response: Any = await admin.create_topics(
             [
-                NewTopic(name, num_partitions=partitions, replication_factor=_BROKER_DEFAULT)
+                NewTopic(
+                    name,
+                    num_partitions=partitions,
+                    replication_factor=_BROKER_DEFAULT,
+                    replica_assignments={},
+                )
                 for name in missing
             ]
         )
@@ -89,6 +94,8 @@ async def _admin(kafka: str, within: float) -> AsyncIterator[AIOKafkaAdminClient
             await admin.start()
             yield admin
     except (TimeoutError, KafkaError, OSError) as error:
+        if isinstance(error, KafkaError) and not error.retriable:
+            raise
         raise ConnectError(
             "MP502",
             f"Kafka at {kafka} cannot be reached: {str(error) or type(error).__name__}. "

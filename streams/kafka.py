@@ -1,0 +1,288 @@
+"""A FastStream batch subscriber made safe: raw records out, every failure seen, every wait bounded.
+
+What FastStream 0.7 and aiokafka 0.14 do, and what is done about it here:
+
+- FastStream's batch loop swallows what a parser or handler raises and goes on, past the records. Here the
+  parser only wraps, and a failure of `receive` breaks the session, so that a new one reads them again.
+- An error other than KafkaError ends FastStream's poll task, which is restarted at once, for ever; a
+  KafkaError makes it sleep five seconds, for ever, even when aiokafka's coordinator has died. Here the first
+  of either breaks the session.
+- After an empty poll FastStream sleeps another `batch_timeout_ms`. Here an empty poll polls again.
+- A record that was polled before a rebalance can be handed over after it. `admit` sees each poll at the
+  instant at which it returns and drops what does not belong to the present assignment.
+- aiokafka's stop waits without bound when the broker is away. `close` cuts it off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeAlias
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.abc import ConsumerRebalanceListener
+from faststream.kafka import KafkaBroker
+from faststream.kafka.message import FAKE_CONSUMER, KafkaMessage
+from faststream.middlewares import AckPolicy
+
+from ..schemas.envelope import Record
+
+Partition: TypeAlias = tuple[str, int]
+_POLL_MS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """Timing of a group's members.
+
+    Attributes:
+        session_timeout: Kafka gives a member's partitions away after this silence.
+        max_poll_interval: aiokafka leaves the group when nothing polled for this long.
+        start_within: Longest wait for the first assignment.
+    """
+
+    session_timeout: timedelta = timedelta(seconds=10)
+    max_poll_interval: timedelta = timedelta(minutes=5)
+    start_within: timedelta = timedelta(seconds=60)
+
+
+class Rebalances(Protocol):
+    """Who is told of assignments; neither method may wait or raise."""
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """These are ours now, all of them newly."""
+        ...
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """These are ours no longer."""
+        ...
+
+
+class Polls(Protocol):
+    """Who takes the records; no method may wait."""
+
+    def admit(self, partitions: Sequence[Partition]) -> set[Partition]:
+        """Say, at the instant at which a poll returned, which of its partitions are to be handed on."""
+        ...
+
+    def receive(self, records: Sequence[Record]) -> None:
+        """Take the admitted records of the last poll."""
+        ...
+
+    def polled(self) -> None:
+        """A poll returned, with or without records."""
+        ...
+
+    def broken(self, error: BaseException) -> None:
+        """This session is of no more use."""
+        ...
+
+
+class _Listener:
+    def __init__(self, rebalances: Rebalances) -> None:
+        self._rebalances = rebalances
+
+    async def on_partitions_assigned(self, assigned: set[Any]) -> None:
+        self._rebalances.assigned(sorted((found.topic, found.partition) for found in assigned))
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        self._rebalances.revoked(sorted((found.topic, found.partition) for found in revoked))
+
+
+ConsumerRebalanceListener.register(_Listener)
+
+
+class _Broker(KafkaBroker):
+    """FastStream's broker, with a say in how its consumer polls."""
+
+    def __init__(self, servers: str, guard: Callable[[Any], Any], **options: Any) -> None:
+        super().__init__(servers, **options)
+        self._guard = guard
+
+    async def _connect(self) -> Callable[..., AIOKafkaConsumer]:
+        build = await super()._connect()
+
+        def guarded(**options: Any) -> AIOKafkaConsumer:
+            return self._guard(build(**options))
+
+        self.config.broker_config.builder = guarded
+        return guarded
+
+
+class GroupSession:
+    """One membership in a consumer group, from `start` until it breaks or is closed.
+
+    Args:
+        kafka: Bootstrap servers, host:port, comma-separated.
+        client: Client id, for Kafka's logs.
+        group: Consumer group.
+        topics: Topics to read.
+        max_records: Most records of one poll.
+        options: Timing.
+    """
+
+    def __init__(
+        self,
+        kafka: str,
+        *,
+        client: str,
+        group: str,
+        topics: Sequence[str],
+        max_records: int,
+        polls: Polls,
+        rebalances: Rebalances,
+        options: GroupOptions,
+    ) -> None:
+        session_ms = int(options.session_timeout.total_seconds() * 1000)
+        self._polls = polls
+        self._options = options
+        self._broker = _Broker(
+            kafka,
+            self._watched,
+            client_id=client,
+            consumer_only=True,
+            apply_types=False,
+            logger=None,
+            graceful_timeout=1.0,
+            # A join waits for the other members, at most the session timeout; a request must outlast that.
+            request_timeout_ms=session_ms + 10_000,
+        )
+        self._subscriber = self._broker.subscriber(
+            *topics,
+            batch=True,
+            group_id=group,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            ack_policy=AckPolicy.MANUAL,
+            listener=_Listener(rebalances),
+            parser=_parse,
+            decoder=_raw,
+            no_reply=True,
+            max_records=max_records,
+            batch_timeout_ms=_POLL_MS,
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=max(1, session_ms // 4),
+            max_poll_interval_ms=int(options.max_poll_interval.total_seconds() * 1000),
+        )
+        self._subscriber(self._receive)
+
+    @property
+    def consumer(self) -> Any:
+        """The aiokafka consumer; None before `start` made it and after `close`."""
+        return self._subscriber.consumer
+
+    @property
+    def polling(self) -> bool:
+        """Whether the poll task lives."""
+        return any(not task.done() for task in self._subscriber.tasks)
+
+    async def start(self) -> None:
+        """Connect, join the group and begin to poll.
+
+        Raises:
+            KafkaError: Kafka cannot be reached, a topic does not exist, or the group refuses this member.
+            TimeoutError: No assignment in time.
+        """
+        async with asyncio.timeout(self._options.start_within.total_seconds()):
+            await self._broker.start()
+
+    async def committed(self, partition: Partition) -> int | None:
+        """Return the group's committed offset of a partition, or None."""
+        offset: int | None = await self.consumer.committed(TopicPartition(*partition))
+        return offset
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit exactly these next offsets."""
+        await self.consumer.commit({TopicPartition(*partition): next for partition, next in offsets.items()})
+
+    async def seek(self, partition: Partition, offset: int | None) -> None:
+        """Move to an offset, None being the earliest."""
+        if offset is None:
+            await self.consumer.seek_to_beginning(TopicPartition(*partition))
+        else:
+            self.consumer.seek(TopicPartition(*partition), offset)
+
+    def pause(self, partition: Partition) -> None:
+        """Fetch no more of a partition."""
+        self.consumer.pause(TopicPartition(*partition))
+
+    def resume(self, partition: Partition) -> None:
+        """Fetch a partition again."""
+        self.consumer.resume(TopicPartition(*partition))
+
+    async def behind(self, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
+        """Return (position, end) of partitions, asking Kafka for the ends."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        ends = await self.consumer.end_offsets(wanted)
+        return {(tp.topic, tp.partition): (await self.consumer.position(tp), ends[tp]) for tp in wanted}
+
+    async def close(self, within: float) -> None:
+        """Leave the group and disconnect; what takes longer than `within` seconds is cut off."""
+        consumer = self.consumer
+        closing = asyncio.create_task(self._broker.stop())
+        done, _ = await asyncio.wait({closing}, timeout=within)
+        if not done:
+            closing.cancel()
+            await asyncio.wait({closing}, timeout=1.0)
+        with suppress(Exception, asyncio.CancelledError):
+            closing.result()
+        if consumer is not None and not (done and closing.exception() is None):
+            await _cut(consumer)
+
+    async def _receive(self, raws: Sequence[Any]) -> None:
+        try:
+            self._polls.receive([_record(raw) for raw in raws])
+        except Exception as error:
+            self._polls.broken(error)
+            raise
+
+    def _watched(self, consumer: Any) -> Any:
+        poll = consumer.getmany
+
+        async def getmany(
+            *partitions: Any, timeout_ms: int = 0, max_records: int | None = None
+        ) -> dict[Any, Any]:
+            try:
+                while True:
+                    found = await poll(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+                    self._polls.polled()
+                    admitted = self._polls.admit([(tp.topic, tp.partition) for tp in found])
+                    if admitted:
+                        return {tp: records for tp, records in found.items() if tp in admitted}
+            except Exception as error:
+                self._polls.broken(error)
+                raise
+
+        consumer.getmany = getmany
+        return consumer
+
+
+def _parse(message: Any) -> KafkaMessage:
+    """Wrap what was polled; FastStream would skip the records if this raised, so it only wraps."""
+    return KafkaMessage(raw_message=message, body=b"", consumer=FAKE_CONSUMER)
+
+
+def _raw(message: Any) -> Any:
+    return message.raw_message
+
+
+def _record(raw: Any) -> Record:
+    return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp)
+
+
+async def _cut(consumer: Any) -> None:
+    """End what a stop that was cut off leaves behind in aiokafka: tasks and sockets."""
+    coordinator = getattr(consumer, "_coordinator", None)
+    for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task"):
+        task = getattr(coordinator, name, None)
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=1.0)
+    for part in (getattr(consumer, "_fetcher", None), getattr(consumer, "_client", None)):
+        if part is not None:
+            with suppress(Exception, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await part.close()

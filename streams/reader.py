@@ -1,0 +1,196 @@
+"""Reading topics as a member of a consumer group, so that the poll loop never works.
+
+The subscriber hands records to one bounded task per partition and pauses a partition that is full; the task
+has them handled and then its own next offset is committed, nobody else's. So no handler, however slow, trips
+max.poll.interval, and a slow partition holds back no other. A session that breaks or stands still although
+records wait is replaced by a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ..schemas.ids import Clock, Randomness, SystemClock, SystemRandomness
+from .kafka import GroupOptions, GroupSession, Partition
+from .lifecycle import Health, Stop
+from .reader_assignment import Assignment
+from .reader_lane import Handle, Positions
+
+logger = logging.getLogger("milepost.reader")
+
+_TICK = 0.25
+_LONGEST_PAUSE = 10.0
+_CLOSE = 3.0
+_GRUMBLE_EVERY = 60.0
+
+
+class GroupReader:
+    """A role that reads topics as one member of a group.
+
+    Args:
+        name: What `--roles` and health call it.
+        kafka: Bootstrap servers, host:port, comma-separated.
+        group: Consumer group.
+        topics: Topics to read; they must exist.
+        handle: Called with records of one partition in order, one call at a time per partition. Returning
+            means that all of them are done for good; raising means that the same ones are tried again later,
+            so it raises only when something it needs is away.
+        positions: Returns the stored next offsets of partitions, or nothing for those it does not know; None
+            when none are stored.
+        max_records: Most records of one call.
+        clock: Source of elapsed time.
+        dice: Source of jitter.
+        options: Timing of the group.
+        stalled_after: Seconds without progress, though records wait, after which the session is replaced.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        kafka: str,
+        group: str,
+        topics: Sequence[str],
+        handle: Handle,
+        positions: Positions | None = None,
+        max_records: int = 500,
+        clock: Clock | None = None,
+        dice: Randomness | None = None,
+        options: GroupOptions = GroupOptions(),
+        stalled_after: float = 30.0,
+    ) -> None:
+        self._name = name
+        self._kafka = kafka
+        self._group = group
+        self._topics = list(topics)
+        self._handle = handle
+        self._positions = positions
+        self._max_records = max_records
+        self._clock = clock or SystemClock()
+        self._dice = dice or SystemRandomness()
+        self._options = options
+        self._stalled_after = stalled_after
+        self._now: Assignment | None = None
+        self._running: dict[Partition, asyncio.Task[None]] = {}
+        self._trouble: str | None = "not started"
+        self._grumbled_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What `--roles` calls it."""
+        return self._name
+
+    def health(self) -> Health:
+        """Return the present state: progress against Kafka's end offsets, not that an object exists."""
+        if self._trouble is not None:
+            return Health(False, self._trouble)
+        if self._now is None:
+            return Health(False, "connecting")
+        return self._now.health()
+
+    async def run(self, stop: Stop) -> None:
+        """Read until a stop is asked for; then let handlers finish in the grace time, else cancel them."""
+        self._trouble = None
+        bound = 0.5
+        while not stop.asked:
+            began = self._clock.monotonic()
+            try:
+                await self._session(stop)
+            except Exception as error:
+                self._trouble = f"group {self._group}: {type(error).__name__}: {error}"
+                self._grumble(f"group {self._group}", error)
+            bound = 0.5 if self._clock.monotonic() - began > 60 else min(_LONGEST_PAUSE, bound * 2)
+            await stop.wait(bound * self._dice.uniform())
+        self._trouble = "stopped"
+
+    async def _session(self, stop: Stop) -> None:
+        """Live one membership of the group.
+
+        Raises:
+            Exception: What broke it.
+        """
+        assignment = Assignment(
+            handle=self._handle,
+            positions=self._positions,
+            max_records=self._max_records,
+            clock=self._clock,
+            dice=self._dice,
+            grumble=self._grumble,
+            running=self._running,
+            stalled_after=self._stalled_after,
+        )
+        session = GroupSession(
+            self._kafka,
+            client=f"milepost-{self._name}",
+            group=self._group,
+            topics=self._topics,
+            max_records=4 * self._max_records,
+            polls=assignment,
+            rebalances=assignment,
+            options=self._options,
+        )
+        assignment.session = session
+        helpers: list[asyncio.Task[None]] = []
+        try:
+            if not await self._started(session, stop):
+                return
+            self._now, self._trouble = assignment, None
+            helpers = [
+                asyncio.create_task(assignment.commit_forever(), name="milepost commits"),
+                asyncio.create_task(assignment.measure_forever(), name="milepost lag"),
+            ]
+            while not await stop.wait(_TICK):
+                assignment.check(session.polling, helpers)
+            await self._drain(assignment, stop)
+        finally:
+            assignment.close()
+            self._now = None
+            await _end(helpers)
+            await session.close(max(1.0, min(_CLOSE, stop.remaining())))
+
+    async def _started(self, session: GroupSession, stop: Stop) -> bool:
+        starting = asyncio.create_task(session.start(), name="milepost join")
+        stopping = asyncio.create_task(stop.wait(), name="milepost stop")
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                return True
+            return False
+        finally:
+            await _end([starting, stopping])
+
+    async def _drain(self, assignment: Assignment, stop: Stop) -> None:
+        assignment.finish()
+        # The last second of the grace time is for rolling back, committing offsets and leaving the group.
+        while (busy := assignment.busy()) and stop.remaining() > 1.0:
+            await asyncio.wait(busy, timeout=0.05)
+        for task in assignment.busy():
+            task.cancel()
+        if busy := assignment.busy():
+            await asyncio.wait(busy, timeout=2.0)
+        with suppress(Exception):
+            async with asyncio.timeout(max(0.5, min(_CLOSE, stop.remaining()))):
+                await assignment.commit()
+
+    def _grumble(self, place: str, error: BaseException) -> None:
+        """Log an error, one line a minute for this reader."""
+        now = self._clock.monotonic()
+        if self._grumbled_at is not None and now - self._grumbled_at < _GRUMBLE_EVERY:
+            return
+        self._grumbled_at = now
+        logger.warning("%s: %s: %s: %s; trying again", self._name, place, type(error).__name__, error)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None] | asyncio.Task[bool]]) -> None:
+    for task in tasks:
+        if not task.done():
+            task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=2.0)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()

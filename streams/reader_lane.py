@@ -1,0 +1,186 @@
+"""One partition's task: takes its records in order, has them handled, says what is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from ..schemas.envelope import Record
+from ..schemas.ids import Clock, Randomness
+from .kafka import Partition
+
+Handle: TypeAlias = Callable[[Sequence[Record]], Awaitable[None]]
+Positions: TypeAlias = Callable[[Sequence[Partition]], Awaitable[Mapping[Partition, int]]]
+
+_BYTES = 16 * 1024 * 1024
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 30.0
+
+
+class Place(Protocol):
+    """What a lane needs of the group session it belongs to."""
+
+    async def committed(self, partition: Partition) -> int | None: ...
+    async def seek(self, partition: Partition, offset: int | None) -> None: ...
+    def pause(self, partition: Partition) -> None: ...
+    def resume(self, partition: Partition) -> None: ...
+
+
+def start_offset(committed: int | None, stored: int | None) -> int | None:
+    """Return where to read from: the lower of both, the one that is known, or None for the earliest."""
+    known = [offset for offset in (committed, stored) if offset is not None]
+    return min(known) if known else None
+
+
+class Lane:
+    """The records of one partition during one assignment.
+
+    It begins paused and unplaced: records offered before it has sought its start are dropped. A full lane
+    pauses its partition, so memory is bounded while the poll loop goes on.
+
+    Args:
+        partition: Topic and number.
+        place: The group session.
+        handle: Handles records; returning means all is committed, raising means the same ones are tried
+            again.
+        positions: Stored next offsets, or None.
+        max_records: Most records of one call of `handle`.
+        done: Told the next offset after each call that returned.
+        grumble: Told each error.
+        before: Task of the lane that had this partition before in this process, while it still runs.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        place: Place,
+        handle: Handle,
+        positions: Positions | None,
+        max_records: int,
+        done: Callable[[Lane, int], None],
+        grumble: Callable[[str, BaseException], None],
+        clock: Clock,
+        dice: Randomness,
+        before: asyncio.Task[None] | None,
+    ) -> None:
+        self.partition = partition
+        self.placed = False
+        self.closed = False
+        self.trouble: str | None = None
+        self.busy_since: float | None = None
+        self.since = clock.monotonic()
+        self._place_of = place
+        self._handle = handle
+        self._positions = positions
+        self._max_records = max_records
+        self._done = done
+        self._grumble = grumble
+        self._clock = clock
+        self._dice = dice
+        self._before = before
+        self._finishing = False
+        self._paused = False
+        self._queue: deque[Record] = deque()
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+        place.pause(partition)
+        self.task = asyncio.create_task(self._run(), name=f"milepost {partition[0]}/{partition[1]}")
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for records that Kafka would have to send."""
+        return self.placed and not self._queue and self.busy_since is None and not self._over
+
+    def offer(self, record: Record) -> None:
+        """Take a record that was polled while this lane was placed."""
+        if self._over:
+            return
+        self._queue.append(record)
+        self._bytes += len(record.value or b"")
+        self._arrived.set()
+        full = len(self._queue) >= 2 * self._max_records or self._bytes >= _BYTES
+        if full and not self._paused:
+            self._place_of.pause(self.partition)
+            self._paused = True
+
+    def close(self) -> None:
+        """The partition is lost: forget its records; what runs may finish, its result is not reported."""
+        self.closed = True
+        self._forget()
+
+    def finish(self) -> None:
+        """End after the records that are being handled now."""
+        self._finishing = True
+        self._forget()
+
+    @property
+    def _over(self) -> bool:
+        return self.closed or self._finishing
+
+    def _forget(self) -> None:
+        self._queue.clear()
+        self._bytes = 0
+        if self.busy_since is None:
+            self.task.cancel()
+
+    async def _run(self) -> None:
+        if self._before is not None and not self._before.done():
+            # Its transaction may still hold the rows of these records; let it end instead of queueing for its
+            # locks.
+            await asyncio.wait({self._before})
+        await self._until_done(self._find_place)
+        while not self._over:
+            batch = await self._next()
+            await self._until_done(partial(self._handled, batch))
+            if not self.closed:
+                self._done(self, batch[-1].offset + 1)
+
+    async def _find_place(self) -> None:
+        stored = await self._positions([self.partition]) if self._positions is not None else {}
+        committed = await self._place_of.committed(self.partition)
+        await self._place_of.seek(self.partition, start_offset(committed, stored.get(self.partition)))
+        self.placed = True
+        self._place_of.resume(self.partition)
+
+    async def _handled(self, batch: Sequence[Record]) -> None:
+        self.busy_since = self._clock.monotonic()
+        try:
+            await self._handle(batch)
+        finally:
+            self.busy_since = None
+
+    async def _next(self) -> list[Record]:
+        while not self._queue:
+            self._arrived.clear()
+            await self._arrived.wait()
+        batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._max_records))]
+        self._bytes -= sum(len(record.value or b"") for record in batch)
+        if self._paused and len(self._queue) < self._max_records and self._bytes < _BYTES // 2:
+            self._paused = False
+            self._place_of.resume(self.partition)
+        return batch
+
+    async def _until_done(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Act until it works, with full-jitter backoff; a lane that is over by then is cancelled where it
+        waits.
+
+        Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+        """
+        bound = _FIRST_DELAY
+        while True:
+            try:
+                await act()
+            except Exception as error:
+                self.trouble = f"{type(error).__name__}: {error}"
+                self._grumble(f"{self.partition[0]}/{self.partition[1]}", error)
+            else:
+                self.trouble = None
+                return
+            if self._over:
+                raise asyncio.CancelledError
+            await asyncio.sleep(bound * self._dice.uniform())
+            bound = min(_LONGEST_DELAY, bound * 2)
