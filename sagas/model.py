@@ -231,9 +231,7 @@ class Probed:
     iteration: str = ""
 
 
-Fact: TypeAlias = (
-    Start | Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed
-)
+Fact: TypeAlias = Start | Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed
 
 
 # --- decisions --------------------------------------------------------------------------------------

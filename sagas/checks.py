@@ -1,0 +1,269 @@
+"""What makes a definition wrong, found when the user's module is imported; and what only trying a lambda can find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, get_args
+from uuid import UUID
+
+from ..schemas.errors import DefinitionError
+from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
+from ..schemas.states import RunState, StepKind
+from . import nodes
+from .context import View, reads_later
+from .definition import Definition, Node
+from .model import Run
+
+if TYPE_CHECKING:
+    from .saga import Saga
+
+#: Longest duration that a definition may name.
+LONGEST = timedelta(days=3650)
+#: Longest time of one call of a wait's probe.
+PROBE_TIMEOUT = timedelta(seconds=30)
+
+
+def check_flow(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> None:
+    """Check that the flow holds each declared node of this saga once.
+
+    Raises:
+        DefinitionError: MP105, MP110, MP111 or MP112.
+    """
+    if not flow:
+        raise DefinitionError("MP111", f"{saga.title}: flow(...) is empty. Name its steps in order.")
+    seen: set[str] = set()
+    for node in flow:
+        if not isinstance(node, nodes.Step | nodes.Wait):
+            raise DefinitionError(
+                "MP112",
+                f"{saga.title}: flow(...) was given {node!r}, which is no step or wait. Pass what "
+                f"@{saga.name}.step and {saga.name}.wait returned.",
+            )
+        if node.saga is not saga:
+            raise DefinitionError(
+                "MP112",
+                f"{saga.title}: {node.name} in flow(...) belongs to {node.saga.title}. Declare it on {saga.name}.",
+            )
+        if node.name in seen:
+            raise DefinitionError(
+                "MP110", f"{saga.title}: {node.name} is twice in flow(...). A node runs once; keep one."
+            )
+        seen.add(node.name)
+    for node in saga.nodes:
+        if node.name not in seen:
+            kind = "wait" if isinstance(node, nodes.Wait) else "step"
+            raise DefinitionError(
+                "MP105",
+                f"{saga.title}: {kind} {node.name} is defined but not in {saga.name}.flow(...). Add it, or delete it.",
+            )
+
+
+def check_definition_rules(definition: Definition) -> None:
+    """Check the rules that hold between nodes, and the bounds of every option.
+
+    Raises:
+        DefinitionError: MP101 to MP103, MP108, MP109, MP113 or MP116.
+    """
+    for node in definition.nodes:
+        if node.wait is not None:
+            _check_wait(definition, node)
+        else:
+            _check_step(definition, node)
+        _check_bounds(definition, node)
+    if any(node.undo is not None for node in definition.nodes):
+        _check_undos(definition)
+    _check_irreversible(definition)
+
+
+def _check_step(definition: Definition, node: Node) -> None:
+    place = f"{definition.title}, step {node.name}"
+    if node.on_failure not in get_args(OnFailure):
+        raise DefinitionError(
+            "MP113", f"{place}: on_failure={node.on_failure} is none of COMPENSATE, FAIL and PERSON."
+        )
+    if node.repeat is Repeat.ASK_FIRST and node.probe is None:
+        raise DefinitionError(
+            "MP101",
+            f"{place}: repeat=ASK_FIRST needs a probe, or a lost reply can never be settled. "
+            f"Add @{node.name}.probe, or say repeat=Repeat.NEVER to send such cases to a person.",
+        )
+    if node.probe is not None and (node.repeat is Repeat.NEVER or node.kind is StepKind.TX):
+        why = "commits with its checkpoint" if node.kind is StepKind.TX else "says repeat=NEVER"
+        raise DefinitionError(
+            "MP116",
+            f"{place} {why}, so its probe would never be asked. Delete the probe"
+            + (", or say repeat=Repeat.ASK_FIRST." if node.kind is StepKind.STEP else "."),
+        )
+
+
+def _check_wait(definition: Definition, node: Node) -> None:
+    wait = node.wait
+    assert wait is not None
+    place = f"{definition.title}, wait {node.name}"
+    if not wait.event.milepost_spec.correlate:
+        raise DefinitionError(
+            "MP108",
+            f"{place}: event {wait.event.__name__} declares no correlate=, so no event can be told to belong to a run. "
+            f'Declare it: class {wait.event.__name__}(Event, ..., correlate="field").',
+        )
+    if wait.on_timeout is Then.RECONCILE and node.probe is None:
+        raise DefinitionError(
+            "MP109",
+            f"{place}: on_timeout=RECONCILE needs a probe to ask. "
+            f"Add @{node.name}.probe, or say on_timeout=Then.PERSON.",
+        )
+    if wait.on_timeout is not Then.RECONCILE and node.probe is not None:
+        raise DefinitionError(
+            "MP116",
+            f"{place}: its probe is only asked with on_timeout=RECONCILE, but it says {wait.on_timeout.name}. "
+            "Delete the probe, or say on_timeout=Then.RECONCILE.",
+        )
+    if wait.on_timeout not in get_args(OnTimeout):
+        raise DefinitionError(
+            "MP113", f"{place}: on_timeout={wait.on_timeout} ends no wait. Say COMPENSATE or CANCEL."
+        )
+
+
+def _check_undos(definition: Definition) -> None:
+    for place, node in enumerate(definition.nodes):
+        covered = node.undo is not None or node.no_undo is not None or node.irreversible
+        if (
+            node.wait is None
+            and not covered
+            and any(later.compensates for later in definition.nodes[place + 1 :])
+        ):
+            raise DefinitionError(
+                "MP102",
+                f"{definition.title}, step {node.name}: later steps can fail, and {node.name} has no undo. "
+                f'Add @{node.name}.undo, or no_undo="why nothing needs undoing", or irreversible=True.',
+            )
+
+
+def _check_irreversible(definition: Definition) -> None:
+    for place, node in enumerate(definition.nodes):
+        if not node.irreversible:
+            continue
+        for later in definition.nodes[place + 1 :]:
+            if later.compensates:
+                option = "on_failure" if later.wait is None else "on_timeout"
+                raise DefinitionError(
+                    "MP103",
+                    f"{definition.title}: {node.name} is irreversible, but {later.name} after it would compensate. "
+                    f"Move {node.name} later, or give {later.name} {option}=Then.PERSON.",
+                )
+
+
+def _check_bounds(definition: Definition, node: Node) -> None:
+    place = f"{definition.title}, {node.name}"
+    if node.no_undo is not None and not node.no_undo.strip():
+        raise DefinitionError("MP113", f"{place}: no_undo is empty. Say why nothing needs undoing.")
+    if node.undo is not None and (node.no_undo is not None or node.irreversible):
+        raise DefinitionError(
+            "MP113", f"{place}: it has an undo and says that it needs or has none. Keep one of the two."
+        )
+    _check_retry(place, node.retry)
+    _check_duration(place, "attempt_timeout", node.attempt_timeout)
+    if node.undo is not None:
+        _check_retry(f"{place}, undo {node.undo.name}", node.undo.retry)
+    if node.wait is not None:
+        _check_duration(place, "timeout", node.wait.timeout)
+    if node.probe is not None:
+        _check_duration(place, "give_up", node.probe.give_up)
+        if not timedelta(0) <= node.probe.settle < node.probe.give_up:
+            raise DefinitionError(
+                "MP113",
+                f"{place}: settle={node.probe.settle} must be shorter than give_up={node.probe.give_up}.",
+            )
+
+
+def _check_duration(place: str, option: str, value: timedelta) -> None:
+    if not timedelta(0) < value <= LONGEST:
+        raise DefinitionError(
+            "MP113", f"{place}: {option}={value} must be longer than zero and at most ten years."
+        )
+
+
+def _check_retry(place: str, retry: Retry) -> None:
+    problem = (
+        f"attempts={retry.attempts} must be 1 or more; 1 means no second try"
+        if retry.attempts < 1
+        else f"first={retry.first} must not be negative"
+        if retry.first < timedelta(0)
+        else f"factor={retry.factor} must be from 1 to 100"
+        if not 1 <= retry.factor <= 100
+        else f"cap={retry.cap} must be at least first={retry.first} and at most ten years"
+        if not retry.first <= retry.cap <= LONGEST
+        else f"within={retry.within} must be longer than zero and at most ten years, or None"
+        if retry.within is not None and not timedelta(0) < retry.within <= LONGEST
+        else ""
+    )
+    if problem:
+        raise DefinitionError("MP113", f"{place}: retry {problem}.")
+
+
+def check_definition(saga: Saga[Any]) -> list[DefinitionError]:
+    """Try each pure lambda of a saga as far as it runs, and return what it reads too early (MP104).
+
+    A lambda is given stand-ins for the results that it reads; where it cannot go on with one, what it had read until
+    then counts.
+    """
+    definition = saga.definition
+    findings = []
+    for node in definition.nodes:
+        if node.wait is None:
+            continue
+        trial = _Trial(definition, node.name)
+        with suppress(Exception):  # a stand-in cannot please every lambda
+            node.wait.match(trial)
+        findings += [reads_later(definition, node.name, name) for name in trial.too_early()]
+    return findings
+
+
+class _StandIn:
+    """Answers every question with itself."""
+
+    def __getattr__(self, name: str) -> _StandIn:
+        return self
+
+    def __getitem__(self, key: object) -> _StandIn:
+        return self
+
+    def __call__(self, *args: object, **options: object) -> _StandIn:
+        return self
+
+    def __str__(self) -> str:
+        return "stand-in"
+
+
+class _Trial(View[Any]):
+    """A view that remembers which results were read."""
+
+    def __init__(self, definition: Definition, reader: str) -> None:
+        nobody = Run(
+            id=UUID(int=0),
+            tenant="",
+            saga=definition.name,
+            key="check",
+            definition=definition.version,
+            input=None,
+            state=RunState.PENDING,
+            correlation_id="",
+        )
+        super().__init__(definition, nobody, reader=reader)
+        self._read: dict[str, None] = {}
+
+    @property
+    def input(self) -> Any:
+        return _StandIn()
+
+    def result(self, node: nodes.Node[Any, Any], /, *, default: Any = None) -> Any:
+        self._read[node.name] = None
+        return _StandIn()
+
+    def too_early(self) -> list[str]:
+        here = self._definition.place(self._reader)
+        assert here is not None
+        places = {name: self._definition.place(name) for name in self._read}
+        return [name for name, place in places.items() if place is None or place >= here]

@@ -1,0 +1,176 @@
+"""From the declared nodes to a checked, frozen `Definition`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+from ..schemas.errors import DefinitionError
+from ..schemas.options import Repeat, Retry, Then
+from ..schemas.states import StepKind
+from . import checks, codec, nodes
+from .definition import Definition, Node, UndoSpec, WaitSpec
+from .model import Json
+
+if TYPE_CHECKING:
+    from .saga import Saga
+
+
+def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Definition:
+    """Check and compile a saga.
+
+    Raises:
+        DefinitionError: The first of MP101 to MP105 and MP108 to MP116 that is found.
+    """
+    checks.check_flow(saga, flow)
+    default = Then.COMPENSATE if any(_has_undo(node) for node in saga.nodes) else Then.FAIL
+    compiled = tuple(_compile(saga, node, default) for node in flow)
+    definition = Definition(
+        name=saga.name,
+        version=saga.version,
+        input=saga.input,
+        key=saga.key,
+        queue=saga.queue,
+        nodes=compiled,
+    )
+    checks.check_definition_rules(definition)
+    return replace(definition, shape=_shape(definition), policy=_policy(definition))
+
+
+def _has_undo(node: nodes.Node[Any, Any]) -> bool:
+    return isinstance(node, nodes.Step) and node.undo_node is not None
+
+
+def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
+    if isinstance(node, nodes.Wait):
+        return _compile_wait(saga, node)
+    assert isinstance(node, nodes.Step)
+    queue = node.queue or saga.queue
+    undo = node.undo_node
+    return Node(
+        name=node.name,
+        kind=node.kind,
+        repeat=node.repeat,
+        retry=node.retry,
+        attempt_timeout=node.attempt_timeout,
+        on_failure=node.on_failure or default,
+        queue=queue,
+        result=node.result,
+        fn=node.fn,
+        probe=node.probe_spec,
+        undo=None
+        if undo is None
+        else UndoSpec(
+            name=undo.name,
+            fn=undo.fn,
+            retry=undo.retry,
+            blind=undo.blind,
+            attempt_timeout=node.attempt_timeout,
+            queue=queue,
+        ),
+        no_undo=node.no_undo,
+        irreversible=node.irreversible,
+    )
+
+
+def _compile_wait(saga: Saga[Any], node: nodes.Wait[Any, Any]) -> Node:
+    return Node(
+        name=node.name,
+        kind=StepKind.WAIT,
+        repeat=Repeat.SAFE,
+        retry=Retry(),
+        attempt_timeout=checks.PROBE_TIMEOUT,
+        # A probe's Failed cannot be foreseen by the order checks, so no machine may undo on its word.
+        on_failure=Then.PERSON,
+        queue=saga.queue,
+        result=node.event,
+        probe=node.probe_spec,
+        wait=WaitSpec(
+            event=node.event,
+            match=node.match,
+            timeout=node.timeout,
+            on_timeout=node.on_timeout,
+            broadcast=node.broadcast,
+        ),
+    )
+
+
+def _shape(definition: Definition) -> str:
+    return codec.digest(
+        {
+            "input": _schema(definition, "input", definition.input),
+            "nodes": [
+                {
+                    "name": node.name,
+                    "kind": node.kind.value,
+                    "result": _schema(definition, node.name, node.result),
+                    "undo": node.undo.name if node.undo else None,
+                    "event": _event(node),
+                }
+                for node in definition.nodes
+            ],
+        }
+    ).hex()
+
+
+def _event(node: Node) -> Json:
+    if node.wait is None:
+        return None
+    spec = node.wait.event.milepost_spec
+    return {"type": spec.type, "correlate": spec.correlate}
+
+
+def _schema(definition: Definition, name: str, model: type[BaseModel] | None) -> Json:
+    try:
+        schema = codec.shape_of(model)
+    except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError) as error:
+        raise DefinitionError(
+            "MP107",
+            f"{definition.title}, {name}: {model and model.__name__} cannot be stored as JSON ({error}). "
+            "Use fields that JSON can hold.",
+        ) from error
+    if codec.has_secret(schema):
+        raise DefinitionError(
+            "MP115",
+            f"{definition.title}, {name}: {model and model.__name__} has a secret field, which would be stored as "
+            "asterisks. Store a reference to the secret instead.",
+        )
+    return schema
+
+
+def _policy(definition: Definition) -> str:
+    return codec.digest([_policy_of(node) for node in definition.nodes]).hex()
+
+
+def _policy_of(node: Node) -> Json:
+    return {
+        "name": node.name,
+        "repeat": node.repeat.value,
+        "retry": _retry(node.retry),
+        "attempt_timeout": node.attempt_timeout.total_seconds(),
+        "on_failure": node.on_failure.value,
+        "queue": node.queue,
+        "no_undo": node.no_undo is not None,
+        "irreversible": node.irreversible,
+        "probe": None
+        if node.probe is None
+        else [node.probe.settle.total_seconds(), node.probe.give_up.total_seconds()],
+        "undo": None if node.undo is None else [_retry(node.undo.retry), node.undo.blind],
+        "wait": None
+        if node.wait is None
+        else [node.wait.timeout.total_seconds(), node.wait.on_timeout.value, node.wait.broadcast],
+    }
+
+
+def _retry(retry: Retry) -> Json:
+    return [
+        retry.attempts,
+        retry.first.total_seconds(),
+        retry.factor,
+        retry.cap.total_seconds(),
+        None if retry.within is None else retry.within.total_seconds(),
+    ]

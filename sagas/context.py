@@ -1,0 +1,179 @@
+"""What the user's functions see: a pure `View` for lambdas, a `Context` for steps, probes and undos.
+
+Nothing here reaches the outside world by itself: clients, the stop flag and the list of emitted events are handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from ..schemas.errors import DefinitionError
+from ..schemas.events import Event
+from ..schemas.states import StepState
+from .model import Run
+
+if TYPE_CHECKING:
+    from .definition import Definition
+    from .nodes import Node
+
+I = TypeVar("I", bound=BaseModel)  # noqa: E741
+R = TypeVar("R", bound=BaseModel | None)
+T = TypeVar("T")
+D = TypeVar("D")
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """Which run: its id, and the tenant, saga and business key that name it for people.
+
+    `str(run)` is "saga/key", for example "order/o-1".
+    """
+
+    id: UUID
+    tenant: str
+    saga: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.saga}/{self.key}"
+
+
+class View(Generic[I]):
+    """Everything that a `match` lambda may look at: the input, the run's name and the results so far.
+
+    Args:
+        definition: Compiled definition of the saga.
+        run: The run with its step rows.
+        reader: Name of the step or wait that looks, for error texts.
+    """
+
+    def __init__(self, definition: Definition, run: Run, *, reader: str = "") -> None:
+        self._definition = definition
+        self._run = run
+        self._reader = reader
+        self._input: I | None = None
+        self._results: dict[str, Any] = {}
+
+    @property
+    def input(self) -> I:
+        """The saga's input, as its model."""
+        if self._input is None:
+            self._input = cast(I, self._definition.decode_input(self._run.input))
+        return self._input
+
+    @property
+    def run(self) -> RunRef:
+        """Which run this is."""
+        return RunRef(id=self._run.id, tenant=self._run.tenant, saga=self._run.saga, key=self._run.key)
+
+    @overload
+    def result(self, node: Node[I, R], /) -> R: ...
+    @overload
+    def result(self, node: Node[I, R], /, *, default: D) -> R | D: ...
+    def result(self, node: Node[I, Any], /, *, default: Any = _MISSING) -> Any:
+        """Return the result of a step, or the event of a wait, that has finished.
+
+        Args:
+            node: The step or wait.
+            default: What to return when it has no result, for example after a wait that timed out with CONTINUE.
+
+        Raises:
+            DefinitionError: MP104 when it has no result and no default was given.
+        """
+        if node.name not in self._results:
+            row = self._run.step(node.name)
+            compiled = self._definition.node(node.name)
+            if compiled is None or row is None or row.state is not StepState.SUCCEEDED:
+                if default is not _MISSING:
+                    return default
+                raise self._unread(node.name, skipped=row is not None and row.state is StepState.SKIPPED)
+            self._results[node.name] = compiled.decode(row.result)
+        return self._results[node.name]
+
+    def _unread(self, name: str, *, skipped: bool) -> DefinitionError:
+        if skipped:
+            return DefinitionError(
+                "MP104",
+                f"{self._definition.title}: {self._reader} reads the result of {name}, which timed out and left none. "
+                f"Say what to use instead: result({name}, default=None).",
+            )
+        return reads_later(self._definition, self._reader, name)
+
+
+def reads_later(definition: Definition, reader: str, name: str) -> DefinitionError:
+    """Build the MP104 error: `reader` reads the result of `name`, which has not run by then."""
+    readers_node = definition.node(reader)
+    what = "wait" if readers_node is not None and readers_node.wait is not None else "step"
+    read = definition.node(name)
+    why = "which runs later" if read is not None else "which is not in its flow"
+    fix = f"Move {reader} after {name}." if read is not None else f"Add {name} to the flow before {reader}."
+    return DefinitionError(
+        "MP104",
+        f"{definition.title}, {what} {reader} reads the result of {name}, {why}. Flow: {definition.flow_text}. {fix}",
+    )
+
+
+class Context(View[I]):
+    """What a step, a probe or an undo receives.
+
+    Attributes:
+        idempotency_key: Key of the operation, the same for every try: `{run}:{step}`, of an undo `{run}:{step}:undo`.
+        attempt: Which try this is, from 1.
+    """
+
+    idempotency_key: str
+    attempt: int
+
+    def __init__(
+        self,
+        definition: Definition,
+        run: Run,
+        *,
+        reader: str,
+        idempotency_key: str,
+        attempt: int,
+        use: Callable[[type[Any]], Any],
+        emitted: list[Event],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """Build a context; the worker and the test kit do, users do not.
+
+        Args:
+            definition: Compiled definition of the saga.
+            run: The run with its step rows, as claimed.
+            reader: Name of the step, wait or undo that runs.
+            idempotency_key: Key of the operation.
+            attempt: Which try this is, from 1.
+            use: Returns the client provided for a class.
+            emitted: List to which emitted events are added.
+            should_stop: Whether shutdown or cancel has been asked.
+        """
+        super().__init__(definition, run, reader=reader)
+        self.idempotency_key = idempotency_key
+        self.attempt = attempt
+        self._use = use
+        self._emitted = emitted
+        self._should_stop = should_stop
+
+    def use(self, kind: type[T], /) -> T:
+        """Return the client that the service provides for this class.
+
+        Raises:
+            UsageError: When nothing was provided for it.
+        """
+        return cast(T, self._use(kind))
+
+    def emit(self, event: Event, /) -> None:
+        """Publish an event together with this step's checkpoint, or not at all."""
+        self._emitted.append(event)
+
+    def should_stop(self) -> bool:
+        """Whether the process was asked to stop; a long step should then end at a safe place."""
+        return self._should_stop()

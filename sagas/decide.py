@@ -1,0 +1,151 @@
+"""What follows from a fact: the one function that decides, and it decides everything.
+
+Pure and total: no clock, no database, no broker, and an answer to every fact in every state. Whoever calls it stores
+the decision in one transaction, under compare-and-set on the run's version, and decides anew when that fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+from uuid import UUID
+
+from ..schemas.states import RunState, StepKind, StepState
+from . import failing, forward, settling, waiting, waking
+from .definition import Definition, Node
+from .draft import Draft
+from .model import (
+    Claim,
+    Decision,
+    Fact,
+    HandedBack,
+    Limits,
+    Probed,
+    Run,
+    Signalled,
+    Stale,
+    Start,
+    Step,
+    Succeeded,
+    TryFailed,
+    Wake,
+)
+from .transitions import Cause
+
+_CAUSES: dict[type, Cause] = {Start: "start", Wake: "timer", Stale: "sweep", Signalled: "signal"}
+
+
+def decide(
+    definition: Definition, run: Run, fact: Fact, now: datetime, *, dice: float, limits: Limits
+) -> Decision:
+    """Decide what follows from a fact. Never raises.
+
+    Args:
+        definition: The saga and version that the run is pinned to.
+        run: The run with all of its step rows, as loaded in one statement.
+        fact: What happened.
+        now: The database's clock, timezone-aware.
+        dice: Uniform in [0, 1), for full jitter.
+        limits: Times that the deployment sets.
+
+    Returns:
+        The decision. Its `run.history_n` already counts its history rows, which are therefore numbered from
+        `decision.run.history_n - len(decision.history) + 1`.
+    """
+    draft = Draft(definition, run, now, _CAUSES.get(type(fact), "worker"), dice, limits)
+    if isinstance(fact, Start):
+        return waking.start(draft)
+    if isinstance(fact, Wake) and fact.step is None:
+        return waking.wake_run(draft)
+    step = run.step(fact.step or "", fact.iteration)
+    node = None if step is None else _node(definition, step)
+    if step is None or node is None:
+        return draft.refused(f"{definition.title} has no step {fact.step} in run {run.saga}/{run.key}")
+    return _of_step(draft, node, step, fact)
+
+
+def _node(definition: Definition, step: Step) -> Node | None:
+    """Return the node of a row; for an undo that of the step it undoes."""
+    if step.kind is StepKind.UNDO:
+        return definition.undone_by(step.name)
+    node = definition.node(step.name)
+    return node if node is not None and node.kind is step.kind else None
+
+
+def _of_step(  # noqa: PLR0911 - one return per kind of fact
+    draft: Draft,
+    node: Node,
+    step: Step,
+    fact: Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed,
+) -> Decision:
+    match fact:
+        case Claim():
+            return forward.claim(draft, node, step, fact.worker)
+        case Succeeded():
+            return forward.succeeded(draft, step, fact.fence, fact.result)
+        case TryFailed():
+            return failing.try_failed(draft, node, step, fact)
+        case HandedBack():
+            return forward.handed_back(draft, step, fact.fence)
+        case Stale():
+            return waking.stale(draft, node, step, fact)
+        case Wake():
+            return waking.wake_step(draft, node, step, fact.generation)
+        case Signalled():
+            return _signalled(draft, node, step, fact)
+        case Probed():
+            return _probed(draft, node, step, fact)
+        case _:
+            assert_never(fact)
+
+
+def _signalled(draft: Draft, node: Node, step: Step, fact: Signalled) -> Decision:
+    if step.kind is not StepKind.WAIT:
+        return draft.refused(f"{step.name} is no wait")
+    return waiting.resume(draft, node, step, fact.generation, fact.payload)
+
+
+def _probed(draft: Draft, node: Node, step: Step, fact: Probed) -> Decision:
+    if step.state is not StepState.RECONCILING or step.fence != fact.fence:
+        return forward.late(draft, step, fact.fence, probe=settling.evidence(fact.answer))
+    if step.kind is StepKind.WAIT:
+        return waiting.probed(draft, node, step, fact.answer)
+    return settling.probed(draft, node, step, fact.answer)
+
+
+def then_claim(
+    definition: Definition, decision: Decision, worker: UUID, now: datetime, *, queue: str, limits: Limits
+) -> Decision:
+    """Let the worker that has just finished a step go on with the next one, in the same transaction.
+
+    Args:
+        decision: What `decide` said about the finished step.
+        worker: Who finished it.
+        queue: The queue that it works for.
+
+    Returns:
+        The decision with the claim folded in, its work no longer announced and `claimed` set, when all that it
+        announces is one forward step of that queue; else the decision unchanged.
+    """
+    if decision.answer != "changed" or len(decision.work) != 1:
+        return decision
+    work = decision.work[0]
+    step = decision.run.step(work.step, work.iteration)
+    if work.lane != "work" or work.queue != queue or step is None or step.state is not StepState.PENDING:
+        return decision
+    if decision.run.state not in {RunState.PENDING, RunState.RUNNING}:
+        return decision
+    fact = Claim(work.step, worker, work.iteration)
+    claim = decide(definition, decision.run, fact, now, dice=0.0, limits=limits)
+    if claim.claimed is None:
+        return decision
+    changed = {(row.name, row.iteration): row for row in (*decision.changed, *claim.changed)}
+    return replace(
+        decision,
+        run=claim.run,
+        changed=tuple(changed.values()),
+        history=(*decision.history, *claim.history),
+        work=claim.work,
+        claimed=claim.claimed,
+    )

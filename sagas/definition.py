@@ -1,0 +1,261 @@
+"""A saga's definition as data: what `Saga.flow` compiles, and what the state machine and the workers read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from ..schemas.errors import UsageError
+from ..schemas.events import Event
+from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
+from ..schemas.states import StepKind
+from . import codec
+from .context import View
+from .model import Json
+
+AsyncFn: TypeAlias = Callable[..., Awaitable[Any]]
+
+#: How long the settling repeat of a SAFE step without a probe goes on, as a probe does by default.
+DEFAULT_GIVE_UP = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSpec:
+    """How an unknown outcome is asked for.
+
+    Attributes:
+        settle: "Absent" counts only that long after the doubted try's lease ended.
+        give_up: After that long a person is asked.
+    """
+
+    fn: AsyncFn
+    settle: timedelta
+    give_up: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoSpec:
+    """How a step is undone; safe to repeat by contract.
+
+    Attributes:
+        blind: It may run without knowing whether the step took effect, and then receives None.
+        attempt_timeout: Longest time of one try, that of the step.
+        queue: Queue of its compensation topic, that of the step.
+    """
+
+    name: str
+    fn: AsyncFn
+    retry: Retry
+    blind: bool
+    attempt_timeout: timedelta
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitSpec:
+    """What a wait waits for.
+
+    Attributes:
+        match: Pure function whose text an event's correlation field must equal.
+        timeout: How long, counted from when the wait begins.
+        broadcast: An event satisfies every waiting run, not only the oldest wait.
+    """
+
+    event: type[Event]
+    match: Callable[[View[Any]], str]
+    timeout: timedelta
+    on_timeout: OnTimeout
+    broadcast: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One step, transactional step or wait.
+
+    Attributes:
+        repeat: SAFE for a transactional step and a wait.
+        fn: The user's function; None for a wait.
+        result: Class of the stored result; the event's class for a wait; None when nothing is returned.
+        on_failure: Resolved; for a wait it follows a probe that says Failed, and is always PERSON.
+        queue: Queue of its work topic.
+    """
+
+    name: str
+    kind: StepKind
+    repeat: Repeat
+    retry: Retry
+    attempt_timeout: timedelta
+    on_failure: OnFailure
+    queue: str
+    result: type[BaseModel] | None
+    fn: AsyncFn | None = None
+    probe: ProbeSpec | None = None
+    undo: UndoSpec | None = None
+    no_undo: str | None = None
+    irreversible: bool = False
+    wait: WaitSpec | None = None
+
+    @property
+    def give_up(self) -> timedelta:
+        """How long an unknown outcome is asked for before a person is."""
+        return DEFAULT_GIVE_UP if self.probe is None else self.probe.give_up
+
+    @property
+    def settle(self) -> timedelta:
+        """How long after the doubted try's lease ended "Absent" begins to count."""
+        return timedelta(0) if self.probe is None else self.probe.settle
+
+    @property
+    def compensates(self) -> bool:
+        """Whether its failure or timeout makes the run undo what came before."""
+        if self.wait is not None:
+            return self.wait.on_timeout is Then.COMPENSATE
+        return self.on_failure is Then.COMPENSATE
+
+    def decode(self, value: Json) -> Any:
+        """Read a stored result as the declared class."""
+        return None if self.result is None else codec.decode(self.result, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A compiled saga.
+
+    Attributes:
+        key: Business key of an input; one run per (tenant, saga, key).
+        shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
+        policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
+    """
+
+    name: str
+    version: int
+    input: type[BaseModel]
+    key: Callable[[Any], str]
+    queue: str
+    nodes: tuple[Node, ...]
+    shape: str = field(default="")
+    policy: str = field(default="")
+
+    @property
+    def title(self) -> str:
+        """Name and version for people: "order v1"."""
+        return f"{self.name} v{self.version}"
+
+    @property
+    def id(self) -> str:
+        """Name and version for machines: "order/1"."""
+        return f"{self.name}/{self.version}"
+
+    @property
+    def flow_text(self) -> str:
+        """The nodes in order, for people."""
+        return " > ".join(node.name for node in self.nodes)
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {node.name: place for place, node in enumerate(self.nodes)}
+
+    @cached_property
+    def _by_undo(self) -> dict[str, Node]:
+        return {node.undo.name: node for node in self.nodes if node.undo is not None}
+
+    def node(self, name: str) -> Node | None:
+        """Return the step or wait of that name."""
+        place = self._by_name.get(name)
+        return None if place is None else self.nodes[place]
+
+    def undone_by(self, name: str) -> Node | None:
+        """Return the step that the undo of that name undoes."""
+        return self._by_undo.get(name)
+
+    def place(self, name: str) -> int | None:
+        """Return the place of a step or wait in the flow, from 0."""
+        return self._by_name.get(name)
+
+    def after(self, name: str) -> Node | None:
+        """Return the node that follows, or None after the last."""
+        place = self._by_name[name] + 1
+        return self.nodes[place] if place < len(self.nodes) else None
+
+    def decode_input(self, value: Json) -> BaseModel:
+        """Read a stored input as the saga's input class."""
+        decoded: BaseModel = codec.decode(self.input, value)
+        return decoded
+
+    def encode_input(self, value: BaseModel) -> tuple[Json, bytes]:
+        """Return the input as JSON, and the SHA-256 of its canonical JSON.
+
+        Raises:
+            UsageError: MP310 for another class, MP312 when it cannot be stored.
+        """
+        if not isinstance(value, self.input):
+            raise UsageError(
+                "MP310",
+                f"{self.title} takes {self.input.__name__}, not {type(value).__name__}. Pass its own input class.",
+            )
+        encoded = codec.encode(self.input, value, f"{self.title}: input")
+        return encoded, codec.digest(encoded)
+
+    def key_of(self, value: BaseModel) -> str:
+        """Return the business key of an input.
+
+        Raises:
+            UsageError: MP313 when it is no text of 1 to 512 characters that can be stored.
+        """
+        key = self.key(value)
+        problem = text_problem(key, longest=512)
+        if problem:
+            raise UsageError(
+                "MP313", f"{self.title}: key= returned {key!r}, which {problem}. Return a short, stable text."
+            )
+        return key
+
+    def summary(self) -> str:
+        """Counts for people: "order v1: 7 steps, 2 undos, 2 probes"."""
+        undos = sum(node.undo is not None for node in self.nodes)
+        probes = sum(node.probe is not None for node in self.nodes)
+        return f"{self.title}: {len(self.nodes)} steps, {undos} undos, {probes} probes"
+
+
+def text_problem(value: object, *, longest: int) -> str:
+    """Say what keeps a value from being a stored key (no text, empty, too long, unfit characters), or ''."""
+    if not isinstance(value, str):
+        return f"is no text but {type(value).__name__}"
+    if not value:
+        return "is empty"
+    if len(value) > longest:
+        return f"is longer than {longest} characters"
+    if "\x00" in value:
+        return "holds the character U+0000"
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        return "holds a lone surrogate"
+    return ""
+
+
+def encode_result(definition: Definition, node: Node, value: Any) -> Json:
+    """Return what a step returned as the JSON to store.
+
+    Raises:
+        UsageError: MP311 when it is not of the declared class, MP312 when it cannot be stored.
+    """
+    place = f"{definition.title}, step {node.name}: result"
+    if node.result is not None and isinstance(value, node.result):
+        return codec.encode(node.result, value, place)
+    if node.result is None and value is None:
+        return None
+    declared = "None" if node.result is None else node.result.__name__
+    raise UsageError(
+        "MP311",
+        f"{place} is {type(value).__name__}, but the step declares {declared}. Return what the annotation says.",
+    )
+
+
+def operation_key(run: UUID, step: str, *, undo: bool = False) -> str:
+    """Return the idempotency key of a step, or of the undo of that step; the same for every try."""
+    return f"{run}:{step}:undo" if undo else f"{run}:{step}"

@@ -1,0 +1,138 @@
+"""A try of a step that failed: again, unknown, given up, or to a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ..schemas.options import Repeat, Then
+from ..schemas.states import RunState, StepKind, StepState
+from . import forward, retry, undoing
+from .definition import Node
+from .draft import Draft
+from .model import Decision, Step, TryFailed, Verdict
+from .words import OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is known of a failed try.
+
+    Attributes:
+        ended_at: When the try can last have had an effect.
+        at_once: Repeat without a pause, because the worker failed and not the other side.
+    """
+
+    verdict: Verdict
+    code: str
+    message: str
+    ended_at: datetime
+    retry_after: timedelta | None = None
+    at_once: bool = False
+
+
+def try_failed(draft: Draft, node: Node, step: Step, fact: TryFailed) -> Decision:
+    """Answer a failed try; of an old fence it is only evidence."""
+    fact = replace(fact, code=clean_code(fact.code), message=clean(fact.message))
+    if step.fence == fact.fence and step.state is StepState.RUNNING:
+        failure = Failure(fact.verdict, fact.code, fact.message, draft.now, fact.retry_after)
+        return failed(draft, node, step, failure)
+    if step.fence == fact.fence and step.state is StepState.COMPENSATING:
+        return undoing.undo_failed(draft, node, step, fact)
+    return forward.late(draft, step, fact.fence, code=fact.code, message=fact.message, verdict=fact.verdict)
+
+
+def lost(draft: Draft, node: Node, step: Step, code: str, ended_at: datetime) -> Decision:
+    """Answer a RUNNING step whose worker is gone or stuck; the old worker is fenced out."""
+    fenced = replace(step, fence=step.fence + 1)
+    return failed(draft, node, fenced, Failure("unknown", code, lost_words(code), ended_at, at_once=True))
+
+
+def lost_words(code: str) -> str:
+    """Return the words for people that go with WORKER_LOST or HARD_TIMEOUT."""
+    return "the worker's lease ended" if code == WORKER_LOST else "the try did not end in its time"
+
+
+def failed(draft: Draft, node: Node, step: Step, failure: Failure) -> Decision:
+    """Apply the step's `repeat` to a failed try."""
+    draft.note("step.failed", step, code=failure.code, message=failure.message, verdict=failure.verdict)
+    step = replace(step, code=failure.code, message=failure.message)
+    if failure.verdict == "fatal":
+        give_in(draft, node, replace(step, doubt=False, doubt_at=None))
+    elif failure.verdict == "not_sent" or step.kind is StepKind.TX:
+        _again(draft, node, step, failure)
+    else:
+        _in_doubt(draft, node, replace(step, doubt=True, doubt_at=failure.ended_at), failure)
+    return draft.decision()
+
+
+def _in_doubt(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
+    if node.repeat is Repeat.SAFE:
+        _again(draft, node, step, failure)
+    elif node.repeat is Repeat.ASK_FIRST:
+        unknown(draft, step)
+    else:
+        draft.note("step.unknown", step, code=failure.code)
+        person(draft, step, OUTCOME_UNKNOWN, failure.message)
+
+
+def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
+    pause = retry.delay(node.retry, step.attempt, draft.dice, failure.retry_after)
+    start = draft.now if failure.at_once else retry.later(draft.now, pause)
+    if retry.used_up(node.retry, step, start):
+        draft.note("step.attempts_used_up", step, attempts=step.attempt)
+        _used_up(draft, node, step)
+        return
+    state = StepState.PENDING if failure.at_once else StepState.RETRY_PENDING
+    again = draft.move(step, state, wake_at=draft.first_nudge() if failure.at_once else start)
+    draft.note("step.retry_scheduled", again, code=failure.code, at=start.isoformat())
+    if failure.at_once:
+        draft.announce(again)
+
+
+def _used_up(draft: Draft, node: Node, step: Step) -> None:
+    """Give in, unless what may have happened has to be known first."""
+    if not step.doubt:
+        give_in(draft, node, step)
+    elif node.probe is not None or node.irreversible:
+        unknown(draft, step)
+    elif node.on_failure is Then.COMPENSATE and node.undo is not None and not node.undo.blind:
+        undoing.compensating(draft, step.code or OUTCOME_UNKNOWN)
+        unknown(draft, step)
+    else:
+        give_in(draft, node, step)
+
+
+def unknown(draft: Draft, step: Step) -> None:
+    """Ask what became of it, as soon as a worker is free."""
+    asked = draft.move(step, StepState.UNKNOWN, wake_at=draft.first_nudge(), probes=0)
+    draft.note("step.unknown", asked, code=step.code)
+    draft.announce(asked)
+
+
+def give_in(draft: Draft, node: Node, step: Step) -> None:
+    """End a step that failed for good, and do what its `on_failure` says."""
+    code = step.code or OUTCOME_UNKNOWN
+    if draft.run.state is not RunState.COMPENSATING and node.on_failure is Then.PERSON:
+        person(draft, step, code, step.message)
+        return
+    ended = draft.move(step, StepState.FAILED)
+    after_failure(draft, node, ended)
+
+
+def after_failure(draft: Draft, node: Node, step: Step) -> None:
+    """Do what follows a row that is FAILED."""
+    code = step.code or OUTCOME_UNKNOWN
+    if draft.run.state is RunState.COMPENSATING:
+        undoing.proceed(draft)
+    elif node.compensates:
+        undoing.stop(draft, code)
+    else:
+        undoing.fail_run(draft, code)
+
+
+def person(draft: Draft, step: Step, code: str, message: str | None) -> None:
+    """Put the step, and with it the run, in front of a person."""
+    held = draft.move(step, StepState.MANUAL_REQUIRED, wake_at=draft.reminder(), code=code, message=message)
+    draft.note("step.manual_required", held, code=code, message=message)
+    draft.move_run(RunState.MANUAL_REQUIRED, code=code)

@@ -1,0 +1,254 @@
+"""What the decorators of a `Saga` return: steps, waits and undos, to which probes and undos are attached."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_type_hints, overload
+
+from pydantic import BaseModel
+
+from ..schemas.errors import DefinitionError
+from ..schemas.events import Event
+from ..schemas.options import OnFailure, OnTimeout, Probe, Repeat, Retry
+from ..schemas.states import StepKind
+from .context import Context, View
+from .definition import AsyncFn, ProbeSpec
+
+if TYPE_CHECKING:
+    from .saga import Saga
+
+I = TypeVar("I", bound=BaseModel)  # noqa: E741
+R = TypeVar("R", bound=BaseModel | None)
+E = TypeVar("E", bound=Event)
+
+UndoFn: TypeAlias = Callable[[Context[I], R], Awaitable[None]]
+BlindUndoFn: TypeAlias = Callable[[Context[I], R | None], Awaitable[None]]
+ProbeFn: TypeAlias = Callable[[Context[I]], Awaitable[Probe[R]]]
+
+UNDO_RETRY = Retry(attempts=10)
+SETTLE = timedelta(minutes=1)
+GIVE_UP = timedelta(hours=1)
+
+
+class Node(Generic[I, R]):
+    """A step or a wait of a saga.
+
+    Attributes:
+        name: Unique within the saga, together with the names of undos.
+    """
+
+    name: str
+
+    def __init__(self, saga: Saga[I], name: str) -> None:
+        self.name = name
+        self._saga = saga
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} of {self._saga.title}>"
+
+    @property
+    def saga(self) -> Saga[I]:
+        """The saga it was declared on."""
+        return self._saga
+
+
+class Undo(Generic[I]):
+    """The undo of a step.
+
+    Attributes:
+        name: The function's name.
+        of: Name of the step that it undoes.
+    """
+
+    name: str
+
+    def __init__(self, name: str, *, of: str, fn: AsyncFn, retry: Retry, blind: bool) -> None:
+        self.name = name
+        self.of = of
+        self.fn = fn
+        self.retry = retry
+        self.blind = blind
+
+    def __repr__(self) -> str:
+        return f"<Undo {self.name} of {self.of}>"
+
+
+class Probed(Node[I, R]):
+    """A node whose outcome can be asked for."""
+
+    def __init__(self, saga: Saga[I], name: str) -> None:
+        super().__init__(saga, name)
+        self.probe_spec: ProbeSpec | None = None
+
+    @overload
+    def probe(self, fn: ProbeFn[I, R], /) -> ProbeFn[I, R]: ...
+    @overload
+    def probe(
+        self, *, settle: timedelta = SETTLE, give_up: timedelta = GIVE_UP
+    ) -> Callable[[ProbeFn[I, R]], ProbeFn[I, R]]: ...
+    def probe(
+        self, fn: ProbeFn[I, R] | None = None, *, settle: timedelta = SETTLE, give_up: timedelta = GIVE_UP
+    ) -> ProbeFn[I, R] | Callable[[ProbeFn[I, R]], ProbeFn[I, R]]:
+        """Declare the function that asks the other side what became of a call whose answer was lost.
+
+        It returns Found, Absent, InProgress or Failed; raising means that nothing was learned, and it is asked again.
+
+        Args:
+            fn: The function, when used without brackets.
+            settle: "Absent" counts only that long after the doubted try's lease ended.
+            give_up: After that long without an answer a person is asked.
+        """
+
+        def attach(probe: ProbeFn[I, R]) -> ProbeFn[I, R]:
+            self._saga.open_for(f"probe of {self.name}")
+            if self.probe_spec is not None:
+                raise DefinitionError(
+                    "MP110",
+                    f"{self._saga.title}, {self.name}: a second probe. A step or wait has one; delete the other.",
+                )
+            check_async(self._saga.title, f"probe of {self.name}", probe)
+            self.probe_spec = ProbeSpec(fn=probe, settle=settle, give_up=give_up)
+            return probe
+
+        return attach if fn is None else attach(fn)
+
+
+class Step(Probed[I, R]):
+    """A step: a function that acts outside, or in the database together with its checkpoint."""
+
+    def __init__(
+        self,
+        saga: Saga[I],
+        name: str,
+        *,
+        kind: StepKind,
+        fn: AsyncFn,
+        result: type[BaseModel] | None,
+        repeat: Repeat,
+        retry: Retry,
+        attempt_timeout: timedelta,
+        on_failure: OnFailure | None,
+        no_undo: str | None,
+        irreversible: bool,
+        queue: str | None,
+    ) -> None:
+        super().__init__(saga, name)
+        self.kind = kind
+        self.fn = fn
+        self.result = result
+        self.repeat = repeat
+        self.retry = retry
+        self.attempt_timeout = attempt_timeout
+        self.on_failure = on_failure
+        self.no_undo = no_undo
+        self.irreversible = irreversible
+        self.queue = queue
+        self.undo_node: Undo[I] | None = None
+
+    @overload
+    def undo(self, fn: UndoFn[I, R], /) -> Undo[I]: ...
+    @overload
+    def undo(self, *, retry: Retry = UNDO_RETRY) -> Callable[[UndoFn[I, R]], Undo[I]]: ...
+    @overload
+    def undo(
+        self, *, blind: Literal[True], retry: Retry = UNDO_RETRY
+    ) -> Callable[[BlindUndoFn[I, R]], Undo[I]]: ...
+    def undo(self, fn: UndoFn[I, R] | None = None, *, blind: bool = False, retry: Retry = UNDO_RETRY) -> Any:
+        """Declare how the step is undone; the function receives the step's result and must be safe to repeat.
+
+        Args:
+            fn: The function, when used without brackets.
+            blind: Run it also when it is not known whether the step took effect; it then receives None.
+            retry: How often it is tried before a person is asked.
+        """
+
+        def attach(undo: AsyncFn) -> Undo[I]:
+            self._saga.open_for(f"undo of {self.name}")
+            if self.undo_node is not None:
+                raise DefinitionError(
+                    "MP110",
+                    f"{self._saga.title}, step {self.name}: a second undo. A step has one; delete the other.",
+                )
+            check_async(self._saga.title, f"undo of {self.name}", undo)
+            name = getattr(undo, "__name__", "")
+            self.undo_node = Undo(name, of=self.name, fn=undo, retry=retry, blind=blind)
+            self._saga.take_name(name, f"undo of {self.name}")
+            return self.undo_node
+
+        return attach if fn is None else attach(fn)
+
+
+class Wait(Probed[I, E]):
+    """A wait for an event; holds no worker."""
+
+    def __init__(
+        self,
+        saga: Saga[I],
+        name: str,
+        *,
+        event: type[E],
+        match: Callable[[View[I]], str],
+        timeout: timedelta,
+        on_timeout: OnTimeout,
+        broadcast: bool,
+    ) -> None:
+        super().__init__(saga, name)
+        self.event = event
+        self.match = match
+        self.timeout = timeout
+        self.on_timeout = on_timeout
+        self.broadcast = broadcast
+
+
+def check_async(title: str, what: str, fn: object) -> None:
+    """Refuse a function that is not `async def`.
+
+    Raises:
+        DefinitionError: MP107.
+    """
+    if not callable(fn):
+        raise DefinitionError("MP107", f"{title}, {what}: {fn!r} is no function. Decorate an async function.")
+    plain = inspect.unwrap(fn)
+    if not (
+        inspect.iscoroutinefunction(plain)
+        or inspect.iscoroutinefunction(type(plain).__dict__.get("__call__"))
+    ):
+        raise DefinitionError(
+            "MP107",
+            f"{title}, {what}: {getattr(fn, '__name__', fn)} is no async function. Write async def; call blocking code "
+            "with asyncio.to_thread.",
+        )
+
+
+def result_class(title: str, name: str, fn: AsyncFn) -> type[BaseModel] | None:
+    """Return the class that a step's function declares to return, or None for None.
+
+    Raises:
+        DefinitionError: MP107 when it declares nothing, a name that cannot be found, or no pydantic model.
+    """
+    plain = inspect.unwrap(fn)
+
+    def only_return() -> None: ...
+
+    try:
+        written = getattr(plain, "__annotations__", {}).get("return", inspect.Signature.empty)
+        only_return.__annotations__ = {"return": written}
+        declared = get_type_hints(only_return, globalns=getattr(plain, "__globals__", {})).get("return")
+    except NameError as error:
+        raise DefinitionError(
+            "MP107",
+            f"{title}, step {name}: the class that it returns cannot be found ({error}). Import or define it at module "
+            "level, not under TYPE_CHECKING.",
+        ) from error
+    if written is not inspect.Signature.empty:
+        if declared is type(None):
+            return None
+        if inspect.isclass(declared) and issubclass(declared, BaseModel):
+            return declared
+    raise DefinitionError(
+        "MP107",
+        f"{title}, step {name}: it must be annotated to return a pydantic model or None, so that its result can be "
+        f"stored and read back; found {'nothing' if written is inspect.Signature.empty else declared!r}.",
+    )

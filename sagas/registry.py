@@ -1,0 +1,52 @@
+"""The definitions that a process knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..schemas.errors import DefinitionError
+from .definition import Definition
+from .saga import Saga
+
+
+class Definitions:
+    """Compiled definitions by name and version.
+
+    Args:
+        sagas: Sagas whose `flow` has been called; several versions of one name may stand side by side.
+
+    Raises:
+        DefinitionError: MP110 when two have the same name and version, MP111 when one has no flow.
+    """
+
+    def __init__(self, sagas: Sequence[Saga[Any]]) -> None:
+        self._known: dict[tuple[str, int], Definition] = {}
+        for saga in sagas:
+            definition = saga.definition
+            if (saga.name, saga.version) in self._known:
+                raise DefinitionError(
+                    "MP110",
+                    f"{saga.title} is given twice to this service. List it once; a changed saga needs its own version.",
+                )
+            self._known[saga.name, saga.version] = definition
+
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, saga: str, version: int) -> Definition | None:
+        """Return the definition, or None when this process does not know it."""
+        return self._known.get((saga, version))
+
+    @property
+    def ids(self) -> list[str]:
+        """What a worker registers: "order/1", sorted."""
+        return sorted(definition.id for definition in self)
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue that some step, probe or undo of these definitions uses, sorted."""
+        return sorted({node.queue for definition in self for node in definition.nodes})

@@ -1,0 +1,271 @@
+"""The `Saga` that a user writes: decorators that collect nodes, and `flow`, which checks and compiles them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from ..schemas.errors import DefinitionError
+from ..schemas.events import Event
+from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry
+from ..schemas.states import StepKind
+from ..schemas.transaction import Transaction
+from .compiling import compile_saga
+from .context import Context, View
+from .definition import Definition
+from .nodes import Node, Step, Wait, check_async, result_class
+
+I = TypeVar("I", bound=BaseModel)  # noqa: E741
+R = TypeVar("R", bound=BaseModel | None)
+E = TypeVar("E", bound=Event)
+
+_SAGA = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_QUEUE = re.compile(r"[A-Za-z0-9_-]{1,100}")
+#: The default of every step; an instance of its own, so that no call stands in a signature.
+RETRY = Retry()
+
+
+class Saga(Generic[I]):
+    """A long business process as code: declare steps and waits, then put them in order with `flow`.
+
+    Args:
+        name: Name of the process, for people, tables and command line.
+        version: Rises with every change of shape (names, kinds, order, schemas); runs finish on their own version.
+        input: Class of the input.
+        key: Business key of an input; starting twice with one key is one run.
+        queue: Queue of its work unless a step says otherwise.
+
+    Raises:
+        DefinitionError: MP114 for a name that topics or keys cannot hold.
+    """
+
+    def __init__(
+        self, name: str, *, version: int, input: type[I], key: Callable[[I], str], queue: str = "default"
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.input = input
+        self.key = key
+        self.queue = queue
+        self.nodes: list[Node[I, Any]] = []
+        self._names: dict[str, str] = {}
+        self._definition: Definition | None = None
+        _check_name("saga", name, _SAGA)
+        _check_name(f"{self.title}: queue", queue, _QUEUE)
+        if version < 1:
+            raise DefinitionError("MP114", f"saga {name}: version={version} must be 1 or more.")
+
+    def __repr__(self) -> str:
+        return f"<Saga {self.title}>"
+
+    @property
+    def title(self) -> str:
+        """Name and version for people: "order v1"."""
+        return f"{self.name} v{self.version}"
+
+    @property
+    def definition(self) -> Definition:
+        """The compiled definition.
+
+        Raises:
+            DefinitionError: MP111 before `flow` was called.
+        """
+        if self._definition is None:
+            raise DefinitionError(
+                "MP111",
+                f"{self.title}: flow(...) was never called, so its steps have no order. End the module with "
+                f"{self.name}.flow(...).",
+            )
+        return self._definition
+
+    def step(
+        self,
+        *,
+        repeat: Repeat,
+        name: str | None = None,
+        retry: Retry = RETRY,
+        attempt_timeout: timedelta = timedelta(seconds=30),
+        on_failure: OnFailure | None = None,
+        no_undo: str | None = None,
+        irreversible: bool = False,
+        queue: str | None = None,
+    ) -> Callable[[Callable[[Context[I]], Awaitable[R]]], Step[I, R]]:
+        """Declare a step that acts outside.
+
+        Args:
+            repeat: May the call be repeated when its answer was lost?
+            name: Instead of the function's name.
+            retry: How often a failing call is tried.
+            attempt_timeout: Longest time of one try.
+            on_failure: What follows when it fails for good; COMPENSATE in a saga with an undo, else FAIL.
+            no_undo: Why nothing needs undoing.
+            irreversible: It cannot be undone, so nothing after it may compensate.
+            queue: Another queue than the saga's.
+        """
+
+        def declare(fn: Callable[[Context[I]], Awaitable[R]]) -> Step[I, R]:
+            return self._declare(
+                fn,
+                kind=StepKind.STEP,
+                name=name,
+                repeat=repeat,
+                retry=retry,
+                attempt_timeout=attempt_timeout,
+                on_failure=on_failure,
+                no_undo=no_undo,
+                irreversible=irreversible,
+                queue=queue,
+            )
+
+        return declare
+
+    def tx_step(
+        self,
+        *,
+        name: str | None = None,
+        retry: Retry = RETRY,
+        attempt_timeout: timedelta = timedelta(seconds=10),
+        on_failure: OnFailure | None = None,
+        no_undo: str | None = None,
+    ) -> Callable[[Callable[[Context[I], Transaction], Awaitable[R]]], Step[I, R]]:
+        """Declare a step whose SQL commits together with its checkpoint: exactly once.
+
+        Args:
+            name: Instead of the function's name.
+            retry: How often it is tried; a failed try leaves nothing behind.
+            attempt_timeout: Longest time of one try.
+            on_failure: What follows when it fails for good; COMPENSATE in a saga with an undo, else FAIL.
+            no_undo: Why nothing needs undoing.
+        """
+
+        def declare(fn: Callable[[Context[I], Transaction], Awaitable[R]]) -> Step[I, R]:
+            return self._declare(
+                fn,
+                kind=StepKind.TX,
+                name=name,
+                repeat=Repeat.SAFE,
+                retry=retry,
+                attempt_timeout=attempt_timeout,
+                on_failure=on_failure,
+                no_undo=no_undo,
+                irreversible=False,
+                queue=None,
+            )
+
+        return declare
+
+    def _declare(
+        self,
+        fn: Callable[..., Awaitable[R]],
+        *,
+        kind: StepKind,
+        name: str | None,
+        repeat: Repeat,
+        retry: Retry,
+        attempt_timeout: timedelta,
+        on_failure: OnFailure | None,
+        no_undo: str | None,
+        irreversible: bool,
+        queue: str | None,
+    ) -> Step[I, R]:
+        own = name if name is not None else getattr(fn, "__name__", "")
+        self.open_for(f"step {own}")
+        check_async(self.title, f"step {own}", fn)
+        if queue is not None:
+            _check_name(f"{self.title}, step {own}: queue", queue, _QUEUE)
+        step: Step[I, R] = Step(
+            self,
+            own,
+            kind=kind,
+            fn=fn,
+            result=result_class(self.title, own, fn),
+            repeat=repeat,
+            retry=retry,
+            attempt_timeout=attempt_timeout,
+            on_failure=on_failure,
+            no_undo=no_undo,
+            irreversible=irreversible,
+            queue=queue,
+        )
+        self.take_name(own, f"step {own}")
+        self.nodes.append(step)
+        return step
+
+    def wait(
+        self,
+        name: str,
+        event: type[E],
+        /,
+        *,
+        match: Callable[[View[I]], str],
+        timeout: timedelta,
+        on_timeout: OnTimeout,
+        broadcast: bool = False,
+    ) -> Wait[I, E]:
+        """Declare a wait for an event whose correlation field equals what `match` returns.
+
+        Args:
+            name: Name of the wait.
+            event: Class of the event; it declares `correlate=`. The event is the wait's result.
+            match: Pure function of input and results so far.
+            timeout: How long to wait, from when the wait begins.
+            on_timeout: What follows then.
+            broadcast: One event satisfies every run that waits for it, not only the oldest wait.
+        """
+        self.open_for(f"wait {name}")
+        wait: Wait[I, E] = Wait(
+            self, name, event=event, match=match, timeout=timeout, on_timeout=on_timeout, broadcast=broadcast
+        )
+        self.take_name(name, f"wait {name}")
+        self.nodes.append(wait)
+        return wait
+
+    def flow(self, *nodes: Node[I, Any]) -> None:
+        """Put the nodes in order, check the whole definition and compile it.
+
+        Raises:
+            DefinitionError: MP101 to MP105 and MP108 to MP116, each with its reason and fix.
+        """
+        self.open_for("flow(...)")
+        self._definition = compile_saga(self, nodes)
+
+    def open_for(self, what: str) -> None:
+        """Refuse a declaration after `flow`.
+
+        Raises:
+            DefinitionError: MP111.
+        """
+        if self._definition is not None:
+            raise DefinitionError(
+                "MP111",
+                f"{self.title}: {what} comes after flow(...), which had already put everything in order. "
+                "Call flow once, at the end.",
+            )
+
+    def take_name(self, name: str, what: str) -> None:
+        """Reserve a name within the saga.
+
+        Raises:
+            DefinitionError: MP110 when taken, MP114 when unfit.
+        """
+        _check_name(f"{self.title}, {what}: name", name, _NODE)
+        if name in self._names:
+            raise DefinitionError(
+                "MP110",
+                f"{self.title}: {what} and {self._names[name]} have the same name. Steps, waits and undos share one "
+                "set of names; rename one.",
+            )
+        self._names[name] = what
+
+
+def _check_name(what: str, name: str, pattern: re.Pattern[str]) -> None:
+    if not pattern.fullmatch(name):
+        raise DefinitionError(
+            "MP114",
+            f"{what} {name!r} does not fit: it must match {pattern.pattern}, because topics and keys carry it.",
+        )

@@ -1,0 +1,117 @@
+"""Stopping and undoing: what may have happened is undone, one at a time, in reverse order of completion."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
+from . import retry
+from .definition import Node
+from .draft import Draft
+from .model import Decision, Step, TryFailed
+
+
+def stop(draft: Draft, code: str) -> None:
+    """Stop going forward because of `code`, and undo what has to be undone."""
+    if _next(draft) is None:
+        fail_run(draft, code)
+        return
+    compensating(draft, code)
+    proceed(draft)
+
+
+def compensating(draft: Draft, code: str) -> None:
+    """Turn the run round."""
+    draft.note("run.compensating", cause=code)
+    draft.move_run(RunState.COMPENSATING, cause=code, code=None)
+
+
+def fail_run(draft: Draft, code: str | None) -> None:
+    """End the run as FAILED."""
+    draft.note("run.failed", code=code)
+    draft.move_run(RunState.FAILED, code=code, cause=draft.run.cause or code)
+
+
+def proceed(draft: Draft) -> None:
+    """Begin the next undo, unless something is still under way; end the run after the last."""
+    if any(step.state not in FINAL_STEP_STATES for step in draft.run.steps):
+        return
+    node = _next(draft)
+    if node is not None and node.undo is not None:
+        step = draft.create(
+            node.undo.name,
+            StepKind.UNDO,
+            StepState.COMPENSATION_PENDING,
+            wake_at=draft.first_nudge(),
+            undo_of=node.name,
+            queue=node.undo.queue,
+        )
+        draft.announce(step)
+    elif any(step.state is StepState.COMPENSATED for step in draft.run.steps):
+        draft.note("run.compensated", cause=draft.run.cause)
+        draft.move_run(RunState.COMPENSATED)
+    else:
+        fail_run(draft, draft.run.cause)
+
+
+def _next(draft: Draft) -> Node | None:
+    """Return the step to undo next: those in doubt first, then in reverse order of completion."""
+    begun = {step.undo_of for step in draft.run.steps}
+    candidates = [
+        (step.finish_no or draft.run.finish_n + 1, node)
+        for step in draft.run.steps
+        if step.name not in begun
+        and (node := draft.definition.node(step.name)) is not None
+        and _to_undo(node, step)
+    ]
+    return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
+
+
+def _to_undo(node: Node, step: Step) -> bool:
+    if node.undo is None:
+        return False
+    in_doubt = step.state is StepState.FAILED and step.doubt and node.undo.blind
+    return step.state is StepState.SUCCEEDED or in_doubt
+
+
+def undone(draft: Draft, step: Step) -> None:
+    """Record a finished undo and go on with the next."""
+    done = draft.finish(step, StepState.COMPENSATED, code=None, message=None)
+    draft.note("compensation.completed", done, undo_of=done.undo_of)
+    proceed(draft)
+
+
+def undo_failed(draft: Draft, node: Node, step: Step, failure: TryFailed) -> Decision:
+    """Try the undo again later, or stop and call a person."""
+    assert node.undo is not None
+    start = retry.later(
+        draft.now, retry.delay(node.undo.retry, step.attempt, draft.dice, failure.retry_after)
+    )
+    return _again_or_stop(draft, node, step, failure, start, announce=False)
+
+
+def undo_lost(draft: Draft, node: Node, step: Step, code: str, message: str) -> Decision:
+    """Try the undo again at once after its worker was lost; the old worker is fenced out."""
+    failure = TryFailed(step.name, step.fence, "unknown", code, message)
+    return _again_or_stop(draft, node, step, failure, draft.now, announce=True)
+
+
+def _again_or_stop(
+    draft: Draft, node: Node, step: Step, failure: TryFailed, start: datetime, *, announce: bool
+) -> Decision:
+    assert node.undo is not None
+    draft.note(
+        "compensation.failed", step, code=failure.code, message=failure.message, verdict=failure.verdict
+    )
+    told = {"code": failure.code, "message": failure.message, "fence": step.fence + announce}
+    if failure.verdict == "fatal" or retry.used_up(node.undo.retry, step, start):
+        stopped = draft.move(step, StepState.COMPENSATION_FAILED, wake_at=draft.reminder(), **told)
+        draft.note("incident.candidate", stopped, code=failure.code, undo_of=step.undo_of)
+        draft.move_run(RunState.COMPENSATION_FAILED, code=failure.code)
+        return draft.decision()
+    wake_at = draft.first_nudge() if announce else start
+    again = draft.move(step, StepState.COMPENSATION_PENDING, wake_at=wake_at, **told)
+    draft.note("compensation.retry_scheduled", again, at=start.isoformat())
+    if announce:
+        draft.announce(again)
+    return draft.decision()

@@ -1,0 +1,139 @@
+"""What ends a wait: its signal, its timeout, or the probe's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from ..schemas.options import Then
+from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
+from . import failing, forward, retry, settling, waits
+from .definition import Node
+from .draft import Draft
+from .model import Decision, Json, ProbeAbsent, ProbeAnswer, ProbeFailed, ProbeFound, Step
+from .settling import REARM_CAP
+from .words import MATCH_FAILED, SIGNAL_INVALID, WAIT_TIMEOUT, clean, clean_code
+
+
+def resume(draft: Draft, node: Node, step: Step, generation: int, payload: Mapping[str, Json]) -> Decision:
+    """Answer the message that a wait has been matched."""
+    if not waits.is_open(step) or step.generation != generation or draft.run.state in FINAL_RUN_STATES:
+        draft.note("signal.late", step, generation=generation, state=step.state.value)
+        return draft.ignored(
+            f"{step.name} is {step.state} in generation {step.generation}: the signal is late"
+        )
+    return signalled(draft, node, step, payload)
+
+
+def signalled(draft: Draft, node: Node, step: Step, payload: Mapping[str, Json]) -> Decision:
+    """Satisfy a wait with the signal that it was matched with."""
+    draft.note("run.resumed", step, by="signal")
+    _complete(draft, node, step, dict(payload))
+    return draft.decision()
+
+
+def _complete(draft: Draft, node: Node, step: Step, payload: Json) -> None:
+    try:
+        node.decode(payload)
+    except ValueError as error:  # pydantic's ValidationError, or what JSON cannot hold
+        failing.person(draft, step, SIGNAL_INVALID, clean(str(error)))
+        return
+    forward.succeed(draft, step, payload)
+
+
+def timed_out(draft: Draft, node: Node, step: Step) -> Decision:
+    """Do what `on_timeout` says, unless the signal is there after all."""
+    if step.signal is not None:
+        return signalled(draft, node, step, step.signal)
+    assert node.wait is not None
+    then = node.wait.on_timeout
+    draft.note("wait.timed_out", step, then=then.name)
+    if then is Then.RECONCILE:
+        _ask(draft, step)
+    elif then is Then.RETRY:
+        _rearm(draft, node, step)
+    else:
+        waits.close(draft, step)
+        _end(draft, node, step, then)
+    return draft.decision()
+
+
+def _end(draft: Draft, node: Node, step: Step, then: Then) -> None:
+    if then is Then.CANCEL:
+        draft.move(step, StepState.CANCELLED, code=WAIT_TIMEOUT)
+        draft.note("run.cancelled", code=WAIT_TIMEOUT)
+        draft.move_run(RunState.CANCELLED, code=WAIT_TIMEOUT, cause=WAIT_TIMEOUT)
+    elif then is Then.CONTINUE:
+        skipped = draft.move(step, StepState.SKIPPED, code=WAIT_TIMEOUT)
+        draft.note("step.skipped", skipped, code=WAIT_TIMEOUT)
+        forward.go_on(draft, skipped)
+    elif then is Then.COMPENSATE:
+        ended = draft.move(step, StepState.FAILED, code=WAIT_TIMEOUT)
+        draft.note("step.failed", ended, code=WAIT_TIMEOUT)
+        failing.after_failure(draft, node, ended)
+    else:
+        failing.person(draft, step, WAIT_TIMEOUT, None)
+
+
+def _ask(draft: Draft, step: Step) -> None:
+    """Send the probe; the wait stays open, so that its signal may still win."""
+    values = {"doubt": True, "doubt_at": step.doubt_at or draft.now}
+    asked = draft.move(step, StepState.UNKNOWN, wake_at=draft.first_nudge(), **values)
+    draft.note("step.unknown", asked, code=WAIT_TIMEOUT)
+    draft.announce(asked)
+
+
+def _rearm(draft: Draft, node: Node, step: Step) -> None:
+    """Wait once more under a new generation; then a person."""
+    assert node.wait is not None
+    waits.close(draft, step)
+    if step.attempt > 1:
+        failing.person(draft, step, WAIT_TIMEOUT, None)
+        return
+    key, problem = waits.match(draft, node)
+    if problem:
+        failing.person(draft, step, MATCH_FAILED, problem)
+        return
+    again = draft.move(
+        step,
+        StepState.WAITING,
+        wake_at=retry.later(draft.now, node.wait.timeout),
+        generation=step.generation + 1,
+        attempt=step.attempt + 1,
+    )
+    waits.register(draft, node, again, key)
+
+
+def probed(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> Decision:
+    """Answer the probe of a wait that timed out."""
+    if step.signal is not None:
+        draft.note("run.resumed", step, by="signal")
+        _complete(draft, node, step, dict(step.signal))
+        settling.record(draft, step, answer, "NONE", "the signal came first")
+    elif isinstance(answer, ProbeFound):
+        waits.close(draft, step)
+        draft.note("run.resumed", step, by="probe")
+        _complete(draft, node, step, answer.result)
+        settling.record(draft, step, answer, "MARK_AS_SUCCESS", "the probe found what the wait was for")
+    elif isinstance(answer, ProbeFailed):
+        _escalate(draft, step, answer, clean_code(answer.code), "the other side says that it will not come")
+    elif draft.now >= (until := settling.gives_up_at(draft, node, step)):
+        _escalate(draft, step, answer, WAIT_TIMEOUT, "asked for as long as give_up says")
+    else:
+        at = min(_next_ask(draft, node, step, answer), until)
+        draft.move(step, StepState.WAITING, wake_at=at)
+        settling.record(draft, step, answer, "NONE", "not there yet; the wait goes on")
+    return draft.decision()
+
+
+def _escalate(draft: Draft, step: Step, answer: ProbeAnswer, code: str, reason: str) -> None:
+    waits.close(draft, step)
+    failing.person(draft, step, code, None)
+    settling.record(draft, step, answer, "ESCALATE", reason)
+
+
+def _next_ask(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> datetime:
+    assert node.wait is not None
+    if isinstance(answer, ProbeAbsent):
+        return retry.later(draft.now, min(node.wait.timeout, REARM_CAP))
+    return settling.next_ask(draft.now, step, answer)

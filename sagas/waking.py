@@ -1,0 +1,131 @@
+"""Beginnings, and what is found when somebody looks again: due rows, lost workers, runs that stand still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from ..schemas.states import (
+    FINAL_RUN_STATES,
+    FINAL_STEP_STATES,
+    HELD_STEP_STATES,
+    RunState,
+    StepKind,
+    StepState,
+)
+from . import failing, forward, retry, settling, undoing, waiting, waits
+from .definition import Node
+from .draft import Draft
+from .model import Decision, Stale, Step
+from .words import HARD_TIMEOUT, WAIT_TIMEOUT, WORKER_LOST
+
+_FORWARD_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.WAITING})
+
+
+def start(draft: Draft) -> Decision:
+    """Make the first row of a new run."""
+    if draft.run.state is not RunState.PENDING or draft.run.steps:
+        return draft.ignored("the run has already begun")
+    draft.note("run.started", version=draft.definition.version)
+    forward.begin(draft, draft.definition.nodes[0])
+    return draft.decision()
+
+
+def stale(draft: Draft, node: Node, step: Step, fact: Stale) -> Decision:
+    """Take a row from a worker whose lease has ended."""
+    if step.fence != fact.fence or step.state not in HELD_STEP_STATES:
+        return draft.ignored(f"nobody holds {step.name} under fence {fact.fence}")
+    return _lost(draft, node, step, WORKER_LOST, fact.lease_ended_at)
+
+
+def _lost(draft: Draft, node: Node, step: Step, code: str, ended_at: datetime) -> Decision:
+    if step.state is StepState.RUNNING:
+        return failing.lost(draft, node, step, code, ended_at)
+    if step.state is StepState.COMPENSATING:
+        return undoing.undo_lost(draft, node, step, code, failing.lost_words(code))
+    if waits.is_open(step) and step.signal is not None:
+        return waiting.signalled(draft, node, replace(step, fence=step.fence + 1), step.signal)
+    return settling.probe_lost(draft, node, step, code)
+
+
+def wake_step(draft: Draft, node: Node, step: Step, generation: int) -> Decision:
+    """Act on a row whose `wake_at` has come; an older generation is a recorded no-op."""
+    if step.generation != generation or step.state in FINAL_STEP_STATES or _too_early(draft, node, step):
+        draft.note("timer.stale", step, generation=generation, state=step.state.value)
+        return draft.ignored(
+            f"{step.name} is {step.state} in generation {step.generation}: the timer is stale"
+        )
+    if step.state in HELD_STEP_STATES:
+        return _lost(draft, node, step, HARD_TIMEOUT, draft.now)
+    if waits.is_open(step) and step.signal is not None:
+        return waiting.signalled(draft, node, step, step.signal)
+    if step.state is StepState.WAITING:
+        return waiting.timed_out(draft, node, step)
+    if step.state in {StepState.MANUAL_REQUIRED, StepState.COMPENSATION_FAILED}:
+        draft.note("step.reminder", step, code=step.code, state=step.state.value)
+        draft.move(step, step.state, wake_at=draft.reminder())
+        return draft.decision()
+    _announce_again(draft, step)
+    return draft.decision()
+
+
+def _too_early(draft: Draft, node: Node, step: Step) -> bool:
+    """Whether a repeated timer meets the probe of a wait, whose generation does not rise while the wait is open."""
+    if step.kind is not StepKind.WAIT or step.state is not StepState.RECONCILING or step.started_at is None:
+        return False
+    return draft.now < retry.later(step.started_at, node.attempt_timeout + draft.limits.slack)
+
+
+def _announce_again(draft: Draft, step: Step) -> None:
+    """Announce what is due or what nobody has claimed, at doubling intervals."""
+    if step.state is StepState.RETRY_PENDING:
+        again = draft.move(step, StepState.PENDING, wake_at=draft.first_nudge())
+    else:
+        again = draft.move(step, step.state, wake_at=draft.next_nudge(step), nudges=step.nudges + 1)
+    draft.announce(again)
+
+
+def wake_run(draft: Draft) -> Decision:
+    """Look at a run that has been silent, and never leave a live one without a live row."""
+    run = draft.run
+    if run.state in FINAL_RUN_STATES:
+        draft.note("timer.stale", state=run.state.value)
+        return draft.ignored(f"the run is {run.state}")
+    draft.run = replace(run, wake_at=retry.later(draft.now, draft.sweep()))
+    for step in run.steps:
+        node = draft.definition.node(step.name)
+        if node is not None and waits.is_open(step) and step.signal is not None:
+            return waiting.signalled(draft, node, step, step.signal)
+    if all(step.state in FINAL_STEP_STATES for step in run.steps):
+        return _heal(draft)
+    return draft.decision()
+
+
+def _heal(draft: Draft) -> Decision:
+    if draft.run.state is RunState.COMPENSATING:
+        draft.note("run.healed")
+        undoing.proceed(draft)
+    elif draft.run.state in _FORWARD_RUN:
+        rows = [
+            (place, step)
+            for step in draft.run.steps
+            if (place := draft.definition.place(step.name)) is not None
+        ]
+        draft.note("run.healed")
+        if rows:
+            _after(draft, max(rows, key=lambda row: row[0])[1])
+        else:
+            forward.begin(draft, draft.definition.nodes[0])
+    return draft.decision()
+
+
+def _after(draft: Draft, step: Step) -> None:
+    """Do again what should have followed a final row."""
+    node = draft.definition.node(step.name)
+    assert node is not None
+    if step.state is StepState.FAILED:
+        failing.after_failure(draft, node, step)
+    elif step.state is StepState.CANCELLED:
+        draft.move_run(RunState.CANCELLED, code=WAIT_TIMEOUT, cause=WAIT_TIMEOUT)
+    else:
+        forward.go_on(draft, step)

@@ -1,0 +1,20 @@
+"""Codes of what the engine itself finds, and texts that come from outside made fit to be stored."""
+
+from __future__ import annotations
+
+WORKER_LOST = "WORKER_LOST"
+HARD_TIMEOUT = "HARD_TIMEOUT"
+OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+WAIT_TIMEOUT = "WAIT_TIMEOUT"
+MATCH_FAILED = "MATCH_FAILED"
+SIGNAL_INVALID = "SIGNAL_INVALID"
+
+
+def clean(text: str, longest: int = 2000) -> str:
+    """Return text that a database column can hold: cut, without U+0000 and lone surrogates."""
+    return text[:longest].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def clean_code(code: str) -> str:
+    """Return a failure's code as it is stored: cut to 200 characters, never empty."""
+    return clean(code, 200) or "UNNAMED"
