@@ -1,7 +1,7 @@
 """Make `build/venv` with the locked packages and this project in it, unless it is there already.
 
-Runs with nothing but the standard library, since it runs before anything is installed. Two at once are safe: the
-second waits for the first and then finds the work done.
+Runs with the standard library only, since nothing is installed yet. Two at once are safe: the second waits for the
+first and then finds the work done.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STRANGERS = (
 
 
 def bring_up_to_date() -> None:
-    """Make the environment anew when the lock, the Python or the folder changed; put the project in when it changed.
+    """Make the environment anew when lock, Python or folder changed; put the project in when it changed.
 
     Raises:
         SystemExit: a part failed; its own words stand above.
@@ -90,7 +90,7 @@ def _pip(*arguments: str) -> None:
 def link() -> None:
     """Let `build/path/milepost` hold links to the rooms and the root's modules.
 
-    mypy does not read the finder of an editable install. A single link to the root would lead it into `build/` again.
+    mypy does not read the finder of an editable install. A single link to the root would lead it into `build/`.
     """
     folder = BUILD / "path" / "milepost"
     folder.mkdir(parents=True, exist_ok=True)
