@@ -1,26 +1,33 @@
-"""Milepost: durable business processes (sagas) over PostgreSQL and Apache Kafka."""
+"""Milepost: durable business processes (sagas) over PostgreSQL and Apache Kafka.
 
-from .consumers.app import Milepost
-from .inbox.consumer import Consumer
-from .outbox.publish import publish
-from .sagas.context import Context, RunRef, View
-from .sagas.nodes import Node, Probed, Step, Undo, Wait
-from .sagas.saga import Saga
-from .schemas.envelope import Envelope
-from .schemas.errors import (
-    ConnectError,
-    DefinitionError,
-    MilepostError,
-    Refused,
-    StartError,
-    StateError,
-    UsageError,
-)
-from .schemas.events import Event
-from .schemas.options import Absent, Failed, Found, InProgress, Probe, Repeat, Retry, Then
-from .schemas.settings import Settings
-from .schemas.states import RunState, StepState
-from .schemas.transaction import AnyTx, Transaction
+Names are imported when they are first asked for, so that `milepost --help` need not load every driver.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .consumers.app import Milepost
+    from .inbox.consumer import Consumer
+    from .outbox.publish import publish
+    from .sagas.context import Context, RunRef, View
+    from .sagas.nodes import Node, Probed, Step, Undo, Wait
+    from .sagas.saga import Saga
+    from .schemas.envelope import Envelope
+    from .schemas.errors import (
+        ConnectError,
+        DefinitionError,
+        MilepostError,
+        Refused,
+        StartError,
+        StateError,
+        UsageError,
+    )
+    from .schemas.events import Event
+    from .schemas.options import Absent, Failed, Found, InProgress, Probe, Repeat, Retry, Then
+    from .schemas.settings import Settings
+    from .schemas.states import RunState, StepState
+    from .schemas.transaction import AnyTx, Transaction
 
 __all__ = [
     "Absent",
@@ -58,3 +65,50 @@ __all__ = [
     "Wait",
     "publish",
 ]
+
+#: Where each public name lives.
+_HOMES = {
+    "Absent": "schemas.options",
+    "AnyTx": "schemas.transaction",
+    "ConnectError": "schemas.errors",
+    "Consumer": "inbox.consumer",
+    "Context": "sagas.context",
+    "DefinitionError": "schemas.errors",
+    "Envelope": "schemas.envelope",
+    "Event": "schemas.events",
+    "Failed": "schemas.options",
+    "Found": "schemas.options",
+    "InProgress": "schemas.options",
+    "Milepost": "consumers.app",
+    "MilepostError": "schemas.errors",
+    "Node": "sagas.nodes",
+    "Probe": "schemas.options",
+    "Probed": "sagas.nodes",
+    "Refused": "schemas.errors",
+    "Repeat": "schemas.options",
+    "Retry": "schemas.options",
+    "RunRef": "sagas.context",
+    "RunState": "schemas.states",
+    "Saga": "sagas.saga",
+    "Settings": "schemas.settings",
+    "StartError": "schemas.errors",
+    "StateError": "schemas.errors",
+    "Step": "sagas.nodes",
+    "StepState": "schemas.states",
+    "Then": "schemas.options",
+    "Transaction": "schemas.transaction",
+    "Undo": "sagas.nodes",
+    "UsageError": "schemas.errors",
+    "View": "sagas.context",
+    "Wait": "sagas.nodes",
+    "publish": "outbox.publish",
+}
+
+if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        globals()[name] = found
+        return found

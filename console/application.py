@@ -1,0 +1,159 @@
+"""Finding the user's application, and what its definitions add to what the database knows."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..schemas.errors import MilepostError, StartError, UsageError
+from .model import Plan
+from .options import Globals
+
+if TYPE_CHECKING:
+    from ..consumers.app import Milepost
+    from ..sagas.definition import Definition
+
+
+def app_name(given: Globals) -> str | None:
+    """Return what names the app: --app, else MILEPOST_APP, else [tool.milepost] app in ./pyproject.toml.
+
+    Raises:
+        UsageError: MP603 when ./pyproject.toml cannot be read.
+    """
+    return given.app or os.environ.get("MILEPOST_APP") or _from_pyproject(Path("pyproject.toml"))
+
+
+def _from_pyproject(path: Path) -> str | None:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("milepost", {})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "MP603", f"./pyproject.toml cannot be read: {error}. Mend it, or give --app."
+        ) from error
+    found = table.get("app")
+    if found is not None and not isinstance(found, str):
+        raise UsageError(
+            "MP603", '[tool.milepost] app in ./pyproject.toml is no text. Write app = "module:attribute".'
+        )
+    return found
+
+
+def named_app(given: Globals) -> str:
+    """Return what names the app.
+
+    Raises:
+        UsageError: MP603 when nothing does.
+    """
+    found = app_name(given)
+    if found is None:
+        raise UsageError(
+            "MP603",
+            "no application is named. Give --app module:attribute, set MILEPOST_APP, or write "
+            'app = "module:attribute" under [tool.milepost] in ./pyproject.toml.',
+        )
+    return found
+
+
+def load_app(given: Globals) -> Milepost:
+    """Import the application.
+
+    Returns:
+        The Milepost object that --app names.
+
+    Raises:
+        UsageError: MP603 when none is named.
+        StartError: MP609 when it cannot be imported or is no Milepost object.
+        MilepostError: What its own declarations raise, such as MP101.
+    """
+    from ..consumers.app import Milepost
+
+    name = named_app(given)
+    given.to_environment()
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UsageError("MP603", f"the application {name!r} is not written as module:attribute.")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: object = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise StartError(
+            "MP609",
+            f"the application {name} cannot be loaded: {type(error).__name__}: {error}. {_place(error)}",
+        ) from error
+    except SystemExit as error:
+        raise StartError(
+            "MP609", f"the application {name} cannot be loaded: its import ends the process."
+        ) from error
+    if not isinstance(found, Milepost):
+        raise StartError(
+            "MP609", f"the application {name} is {type(found).__name__}, not a Milepost(...) object."
+        )
+    return found
+
+
+def _place(error: BaseException) -> str:
+    """Say in which line of the user's code an import failed: the innermost frame that is no library's."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        library = "site-packages" in file or file.startswith(("<", sys.base_prefix)) or file == __file__
+        if not library:
+            place = f"It happened in {file}, line {trace.tb_lineno}."
+        trace = trace.tb_next
+    return place or "Check that it can be imported from this folder."
+
+
+def optional_app(given: Globals) -> Milepost | None:
+    """Import the application for a command that can do without it.
+
+    Returns:
+        The application; None where none is named, or where the named one cannot be loaded, which is then
+        remarked on stderr.
+    """
+    try:
+        return load_app(given) if app_name(given) is not None else None
+    except MilepostError as error:
+        given.out.note(f"without the application: {error.code} {error.text}")
+        return None
+
+
+def definitions(service: Milepost) -> list[Definition]:
+    """Return the compiled definitions of a service, by name and version."""
+    return sorted(service.definitions, key=lambda found: (found.name, found.version))
+
+
+def plan_of(service: Milepost, saga: str, version: int) -> Plan:
+    """Return what a definition adds to a run of it; nothing when the service does not have it."""
+    found = service.definitions.get(saga, version)
+    if found is None:
+        return Plan()
+    return Plan(
+        nodes=[node.name for node in found.nodes],
+        on_timeout={node.name: node.wait.on_timeout.value for node in found.nodes if node.wait is not None},
+    )
+
+
+def internal_topics(service: Milepost) -> list[str]:
+    """Return the topics of a service's own that `serve` creates."""
+    from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic
+
+    if not service.sagas:
+        return []
+    lanes = [
+        lane(service.name, queue)
+        for queue in service.definitions.queues
+        for lane in (work_topic, compensation_topic)
+    ]
+    return sorted([runs_topic(service.name), timers_topic(service.name), *lanes])

@@ -1,0 +1,61 @@
+"""`milepost check`: import the application, try its definitions, and compare the schema."""
+
+from __future__ import annotations
+
+import typer
+
+from ..schemas.errors import ConnectError, StateError, UsageError
+from ..streams.migrate import migration_files
+from .application import load_app
+from .findings import Check, judge_schema
+from .options import Globals
+from .output import Output
+from .problems import FINDINGS
+from .store import Sql, reading
+
+
+async def check(given: Globals, *, strict: bool) -> None:
+    """Print what each saga has, and what is wrong with it.
+
+    Args:
+        strict: A database that cannot be looked at fails too.
+
+    Raises:
+        typer.Exit: 1 with findings.
+    """
+    from ..sagas.checks import check_definition
+
+    out = given.out
+    service = load_app(given)
+    found = 0
+    for saga in sorted(service.sagas, key=lambda saga: (saga.name, saga.version)):
+        errors = check_definition(saga)
+        found += len(errors)
+        findings = [{"code": error.code, "text": error.text} for error in errors]
+        out.item(saga=saga.name, version=saga.version, findings=findings)
+        amount = f"{len(errors)} finding{'s' if len(errors) != 1 else ''}" if errors else "no findings"
+        out.say(f"{saga.definition.summary()}, {amount}")
+        for error in errors:
+            out.say(f"  {error.code} {error.text}")
+    if not service.sagas:
+        out.say(f"service {service.name}: no sagas, {len(service.consumers)} consumers")
+    schema = await _schema(given)
+    _print_schema(out, schema)
+    if found or schema.severity == "error" or (strict and schema.severity == "warning"):
+        raise typer.Exit(FINDINGS)
+
+
+async def _schema(given: Globals) -> Check:
+    try:
+        async with reading(given.database_url()) as store:
+            if not (await store.fetchrow(Sql.server))["has_schema"]:
+                return judge_schema(0, migration_files()[-1].number)
+            return judge_schema((await store.fetchrow(Sql.schema_version))[0], migration_files()[-1].number)
+    except (UsageError, ConnectError, StateError) as error:
+        return Check("schema", "warning", f"the schema was not looked at: {error.text}", error.code)
+
+
+def _print_schema(out: Output, schema: Check) -> None:
+    out.item(check=schema.name, severity=schema.severity, code=schema.code, text=schema.text, fix=schema.fix)
+    code = f"{schema.code} " if schema.code else ""
+    out.say(" ".join(part for part in (code + schema.text, schema.fix) if part))

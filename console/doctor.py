@@ -1,0 +1,158 @@
+"""`milepost doctor`: read the facts, print what they mean, and what to do next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+from rich.text import Text
+
+from ..schemas.errors import ConnectError, StateError
+from ..schemas.options import Repeat
+from ..schemas.states import StepKind, StepState
+from ..streams.migrate import migration_files
+from ..streams.topics import describe
+from . import findings
+from .application import definitions, internal_topics, optional_app
+from .findings import Check, Group
+from .options import Globals
+from .output import Output, clean
+from .problems import FINDINGS, NO_CONNECTION
+from .store import Sql, Store, reading
+
+if TYPE_CHECKING:
+    from ..consumers.app import Milepost
+
+#: How long Kafka may take to answer, in seconds.
+KAFKA_TIMEOUT = 10.0
+_ASKED_STATES = (StepState.UNKNOWN, StepState.MANUAL_REQUIRED, StepState.COMPENSATION_FAILED)
+_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+
+
+async def doctor(given: Globals, *, strict: bool) -> None:
+    """Look at both servers and at everything that waits, and print one line for each.
+
+    Args:
+        strict: Warnings fail too.
+
+    Raises:
+        typer.Exit: 1 with findings, 4 when a server cannot be reached.
+    """
+    service = optional_app(given)
+    checks: list[Check] = []
+    async for check in examine(given, service):
+        print_check(given.out, check)
+        checks.append(check)
+    status = verdict(checks, strict=strict)
+    given.out.say(summary(checks))
+    if status:
+        raise typer.Exit(status)
+
+
+def verdict(checks: Sequence[Check], *, strict: bool) -> int:
+    """Return the exit status of what was found."""
+    if any(check.name in {"postgresql", "kafka"} and check.severity == "error" for check in checks):
+        return NO_CONNECTION
+    bad = {"error", "warning"} if strict else {"error"}
+    return FINDINGS if any(check.severity in bad for check in checks) else 0
+
+
+def summary(checks: Sequence[Check]) -> str:
+    """Count what was found, in words."""
+    errors = sum(check.severity == "error" for check in checks)
+    warnings = sum(check.severity == "warning" for check in checks)
+    if not errors and not warnings:
+        return "all is well"
+    return f"{errors} error{'s' if errors != 1 else ''}, {warnings} warning{'s' if warnings != 1 else ''}"
+
+
+def print_check(out: Output, check: Check) -> None:
+    """Print one check: a line, and under a finding what to do."""
+    out.item(check=check.name, severity=check.severity, code=check.code, text=check.text, fix=check.fix)
+    code = f"{check.code} " if check.code else ""
+    out.hanging(Text(f"{check.severity:<8}", style=_STYLES[check.severity]), clean(code + check.text))
+    if check.fix:
+        out.hanging(Text(" " * 8), clean(f"What to do: {check.fix}"))
+
+
+async def examine(given: Globals, service: Milepost | None) -> AsyncIterator[Check]:
+    """Look at one thing after the other."""
+    live = False
+    try:
+        async with reading(given.database_url()) as store:
+            server = await store.fetchrow(Sql.server)
+            yield Check("postgresql", "ok", f"PostgreSQL {server['version']}")
+            if not server["has_schema"]:
+                yield Check(
+                    "schema",
+                    "error",
+                    "this database has no Milepost schema.",
+                    "MP607",
+                    "Run `milepost migrate`.",
+                )
+            else:
+                workers = await _workers(store)
+                live = any(service is not None and worker.service == service.name for worker in workers)
+                async for check in _database(store, workers):
+                    yield check
+            durability = findings.judge_durability(_delicate(service), synchronous=server["synchronous"])
+            if durability is not None:
+                yield durability
+    except ConnectError as error:
+        yield Check("postgresql", "error", error.text, error.code)
+    except StateError as error:
+        yield Check("schema", "error", error.text, error.code)
+    async for check in _kafka(service, served=live):
+        yield check
+
+
+async def _database(store: Store, workers: Sequence[findings.Worker]) -> AsyncIterator[Check]:
+    version = (await store.fetchrow(Sql.schema_version))[0]
+    yield findings.judge_schema(version, migration_files()[-1].number)
+    ahead = {row["parent"]: row["days"] for row in await store.fetch(Sql.partitions_ahead)}
+    yield findings.judge_partitions(ahead)
+    yield findings.judge_outbox(await store.lag())
+    yield findings.judge_workers(workers, (await store.fetchrow(Sql.live_runs))[0])
+    row = await store.fetchrow(Sql.overdue, findings.OVERDUE)
+    yield findings.judge_overdue(Group("overdue", row["amount"], row["oldest"], row["first"] or ""))
+    steps = await store.fetch(Sql.steps_in, [state.value for state in _ASKED_STATES])
+    for check in findings.judge_states(
+        [Group(r["state"], r["amount"], r["oldest"], r["first"]) for r in steps]
+    ):
+        yield check
+    letters = await store.fetch(Sql.open_letters)
+    for check in findings.judge_letters(
+        [Group(f"{r['scope']}, topic {r['topic']}", r["amount"], r["oldest"]) for r in letters]
+    ):
+        yield check
+
+
+async def _workers(store: Store) -> list[findings.Worker]:
+    rows = await store.fetch(Sql.live_workers)
+    return [findings.Worker(row["service"], row["name"], row["roles"]) for row in rows]
+
+
+def _delicate(service: Milepost | None) -> list[str]:
+    """Name the steps of the application whose call must not simply be repeated."""
+    return [
+        f"{definition.title} {node.name}"
+        for definition in (definitions(service) if service is not None else [])
+        for node in definition.nodes
+        if node.kind is StepKind.STEP and node.repeat is not Repeat.SAFE
+    ]
+
+
+async def _kafka(service: Milepost | None, *, served: bool) -> AsyncIterator[Check]:
+    bootstrap = os.environ.get("MILEPOST_KAFKA", "localhost:9092")
+    wanted = internal_topics(service) if service is not None else []
+    try:
+        present = await describe(bootstrap, wanted, within=KAFKA_TIMEOUT)
+    except ConnectError as error:
+        yield Check("kafka", "error", error.text, error.code)
+        return
+    yield Check("kafka", "ok", f"Kafka at {bootstrap}")
+    topics = findings.judge_topics(wanted, present, served=served)
+    if topics is not None:
+        yield topics

@@ -1,0 +1,300 @@
+"""The command `milepost`.
+
+Commands import what they need when they run, so that `milepost --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+
+from ..schemas.errors import MilepostError
+from ..schemas.states import RunState
+from .options import Globals, given, hoist
+from .output import Output
+from .problems import DONE, USAGE, as_problem, exit_status
+
+#: What Typer raises for a wrong command line; it names the class only through its subclasses.
+COMMAND_LINE_ERROR: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+app = typer.Typer(
+    name="milepost",
+    help="Durable business processes over PostgreSQL and Apache Kafka.",
+    epilog="Exit status: 0 done, 1 findings, 2 wrong command line, 3 refused by the state, 4 cannot connect.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+runs = typer.Typer(help="Look at runs: list, show.", pretty_exceptions_enable=False)
+app.add_typer(runs, name="runs")
+
+
+class GraphFormat(StrEnum):
+    """What `graph` draws: the flow, or the states a step and a run may take."""
+
+    mermaid = "mermaid"
+    states = "states"
+
+
+def version() -> str:
+    """Return the installed version; "unknown" where the package is not installed."""
+    try:
+        return metadata.version("milepost")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@app.callback(invoke_without_command=True)
+def entry(
+    context: typer.Context,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line. May also stand after the command.")
+    ] = False,
+    database: Annotated[
+        str | None, typer.Option(metavar="URL", help="PostgreSQL; else MILEPOST_DATABASE_URL.")
+    ] = None,
+    app_name: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            metavar="MODULE:ATTR",
+            help="Application; else MILEPOST_APP, else \\[tool.milepost] app in ./pyproject.toml.",
+        ),
+    ] = None,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Keep the global options for the command."""
+    out = Output(as_json=as_json)
+    context.obj = Globals(out, database, app_name)
+    if show_version:
+        out.item(version=version())
+        out.say(f"milepost {version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print_help(context)
+
+
+def print_help(context: typer.Context) -> None:
+    """Print a group's help; some versions of Typer print it themselves and return nothing."""
+    text = context.get_help()
+    if text:
+        print(text)
+    raise typer.Exit
+
+
+@app.command("serve")
+def serve_command(
+    context: typer.Context,
+    roles: Annotated[list[str] | None, typer.Option(help="Only these roles, comma-separated.")] = None,
+    queues: Annotated[
+        list[str] | None, typer.Option(help="Only work of these queues, comma-separated.")
+    ] = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Start anew when a source file changes.")] = False,
+) -> None:
+    """Run the application's roles until SIGTERM or Ctrl-C."""
+    from .serve import serve, serve_with_reload
+
+    if reload:
+        serve_with_reload(given(context), roles or [], queues or [])
+    asyncio.run(serve(given(context), roles or [], queues or []))
+
+
+@app.command("dev")
+def dev_command(
+    context: typer.Context,
+    down: Annotated[bool, typer.Option("--down", help="End what an earlier call started.")] = False,
+    no_jaeger: Annotated[bool, typer.Option("--no-jaeger", help="Without Jaeger.")] = False,
+) -> None:
+    """Start PostgreSQL, Kafka and Jaeger here; print MILEPOST_* lines."""
+    from .dev import dev
+
+    dev(given(context), down=down, jaeger=not no_jaeger)
+
+
+@app.command("migrate")
+def migrate_command(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    to: Annotated[int | None, typer.Option(help="Last migration to run; default all.", min=0)] = None,
+) -> None:
+    """Bring the database's schema to this version, and make partitions ahead."""
+    from .migrate import run_migrations
+
+    asyncio.run(run_migrations(given(context), to=to, dry_run=dry_run))
+
+
+@app.command("check")
+def check_command(
+    context: typer.Context,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
+) -> None:
+    """Import the application and check its definitions."""
+    from .check import check
+
+    asyncio.run(check(given(context), strict=strict))
+
+
+@app.command("graph")
+def graph_command(
+    context: typer.Context,
+    saga: Annotated[
+        str, typer.Argument(metavar="SAGA", help="Its name, such as order; or order/2 for a version.")
+    ],
+    form: Annotated[
+        GraphFormat, typer.Option("--format", help="The flow, or the states a run and its steps may take.")
+    ] = GraphFormat.mermaid,
+) -> None:
+    """Draw a saga as Mermaid text."""
+    from .graph import graph
+
+    graph(given(context), saga, states=form is GraphFormat.states)
+
+
+@runs.callback(invoke_without_command=True)
+def runs_entry(context: typer.Context) -> None:
+    """Look at runs: list, show."""
+    if context.invoked_subcommand is None:
+        print_help(context)
+
+
+@runs.command("list")
+def list_command(
+    context: typer.Context,
+    *,
+    state: Annotated[
+        list[RunState] | None, typer.Option(metavar="STATE", help="Only these; may be repeated.", case_sensitive=False)
+    ] = None,
+    saga: Annotated[str | None, typer.Option(help="Only this saga.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only this business key.")] = None,
+    correlation: Annotated[str | None, typer.Option(metavar="ID", help="Only this correlation id.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="Begun since: 30m, 2h, 7d, or a time such as 2026-12-02T18:00:00Z."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the youngest first.", min=1, max=100_000)] = 50,
+) -> None:
+    """List runs, the youngest first."""
+    from .runs import list_runs, wanted
+
+    asyncio.run(
+        list_runs(
+            given(context),
+            wanted(state or [], saga=saga, key=key, correlation=correlation, since=since, limit=limit),
+        )
+    )
+
+
+@runs.command("show")
+def show_command(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="order/o-1, or the beginning of the run's id.")],
+    history: Annotated[bool, typer.Option("--history", help="With everything that happened.")] = False,
+) -> None:
+    """Show where a run stands, and its steps."""
+    from .runs import show_run
+
+    asyncio.run(show_run(given(context), run, history=history))
+
+
+@app.command("outbox")
+def outbox_command(context: typer.Context) -> None:
+    """Show how far the relay is behind."""
+    from .outbox import show_outbox
+
+    asyncio.run(show_outbox(given(context)))
+
+
+@app.command("doctor")
+def doctor_command(
+    context: typer.Context,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
+) -> None:
+    """Look at both servers and at everything that waits."""
+    from .doctor import doctor
+
+    asyncio.run(doctor(given(context), strict=strict))
+
+
+@app.command("explain")
+def explain_command(
+    context: typer.Context, code: Annotated[str, typer.Argument(metavar="CODE", help="Such as MP104.")]
+) -> None:
+    """Explain a code: what it means and what to do."""
+    from .explain import explain
+
+    explain(given(context), code)
+
+
+@app.command("demo")
+def demo_command(
+    context: typer.Context,
+    orders: Annotated[int, typer.Option(help="How many orders to place.", min=1)] = 200,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the servers running, to look at the runs.")
+    ] = False,
+) -> None:
+    """Run the shop example and kill its processes while they work."""
+    from .demo import run_demo
+
+    run_demo(given(context), orders=orders, keep=keep)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line.
+
+    Args:
+        words: The command line without the program's name.
+
+    Returns:
+        The exit status.
+    """
+    ordered = hoist(words)
+    as_json = "--json" in ordered[: ordered.index("--")] if "--" in ordered else "--json" in ordered
+    try:
+        status: Any = app(args=ordered, prog_name="milepost", standalone_mode=False)
+    except COMMAND_LINE_ERROR as error:
+        return _wrong_command_line(error, Output(as_json=as_json))
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing more can be said there, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        problem: MilepostError = as_problem(error)
+        Output(as_json=as_json).error(problem.code, problem.text)
+        return exit_status(problem)
+    return status if isinstance(status, int) else DONE
+
+
+def _wrong_command_line(error: Exception, out: Output) -> int:
+    words: Any = error
+    context = getattr(error, "ctx", None)
+    place = context.command_path if context is not None else "milepost"
+    out.error("MP601", f"{words.format_message()} See `{place} --help`.")
+    return USAGE
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The global options of a call, and where they may stand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from ..schemas.errors import UsageError
+from .output import Output
+
+_FLAGS = frozenset({"--json"})
+_VALUES = frozenset({"--database", "--app"})
+
+
+def hoist(words: Sequence[str]) -> list[str]:
+    """Move global options that stand after the command to its front.
+
+    Args:
+        words: The command line without the program's name.
+
+    Returns:
+        The same words; what follows a bare `--` stays where it is.
+    """
+    front: list[str] = []
+    rest: list[str] = []
+    pending = list(words)
+    while pending:
+        word = pending.pop(0)
+        if word == "--":
+            return front + rest + [word, *pending]
+        if word in _VALUES and pending:
+            front += [word, pending.pop(0)]
+        elif word in _FLAGS or word.partition("=")[0] in _VALUES:
+            front.append(word)
+        else:
+            rest.append(word)
+    return front + rest
+
+
+@dataclass(frozen=True)
+class Globals:
+    """What the global options said.
+
+    Attributes:
+        database: --database, if given.
+        app: --app, if given.
+    """
+
+    out: Output
+    database: str | None = None
+    app: str | None = None
+
+    def database_url(self) -> str:
+        """Return the database as asyncpg takes it.
+
+        Raises:
+            UsageError: MP602 when neither the option nor MILEPOST_DATABASE_URL names one.
+        """
+        found = self.database or os.environ.get("MILEPOST_DATABASE_URL")
+        if not found:
+            raise UsageError(
+                "MP602",
+                "no database is named. Give --database postgresql://…, or set MILEPOST_DATABASE_URL; "
+                "`milepost dev` starts one and prints that line.",
+            )
+        return "postgresql://" + found.partition("://")[2] if "://" in found else found
+
+    def to_environment(self) -> None:
+        """Let the application, which reads its settings from the environment, see --database too."""
+        if self.database:
+            os.environ["MILEPOST_DATABASE_URL"] = self.database_url()
+
+
+def given(context: typer.Context) -> Globals:
+    """Return the global options of a command's context."""
+    found = context.obj
+    assert isinstance(found, Globals)
+    return found

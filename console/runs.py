@@ -1,0 +1,271 @@
+"""`milepost runs list` and `milepost runs show`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from rich.text import Text
+
+from ..schemas.errors import UsageError
+from ..schemas.states import RunState, StepState
+from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, run_reference, situation
+from .options import Globals
+from .output import Output, clean, column, span, state_text
+from .store import Wanted, reading
+
+
+def read_since(text: str) -> timedelta | datetime:
+    """Read --since: a duration such as "2h" or "7d", or an RFC 3339 time.
+
+    Raises:
+        UsageError: MP601 when it is neither.
+    """
+    from ..schemas.settings import parse_duration
+
+    length = parse_duration(text)
+    if isinstance(length, timedelta):
+        return length
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            "MP601",
+            f"--since {text!r} is neither a duration (30m, 2h, 7d) nor a time (2026-12-02T18:00:00Z).",
+        ) from None
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+
+
+def wanted(
+    states: Sequence[RunState],
+    *,
+    saga: str | None,
+    key: str | None,
+    correlation: str | None,
+    since: str | None,
+    limit: int,
+) -> Wanted:
+    """Put the options of `runs list` together.
+
+    Raises:
+        UsageError: MP601 for a --since that cannot be read.
+    """
+    begun = read_since(since) if since is not None else None
+    return Wanted(
+        states=tuple(states),
+        saga=saga,
+        key=key,
+        correlation=correlation,
+        since=begun if isinstance(begun, timedelta) else None,
+        after=begun if isinstance(begun, datetime) else None,
+        limit=limit,
+    )
+
+
+async def list_runs(given: Globals, filters: Wanted) -> None:
+    """Print runs, the youngest first."""
+    async with reading(given.database_url()) as store:
+        runs = await store.runs(filters)
+    out = given.out
+    for run in runs if out.as_json else ():
+        out.item(**_list_item(run))
+    if not runs:
+        out.say("no such runs" if filters != Wanted(limit=filters.limit) else "no runs yet")
+        return
+    out.table(
+        [
+            column("run"),
+            column("state"),
+            column("at"),
+            column("since", right=True),
+            column("code"),
+            column("tenant"),
+        ],
+        [_list_row(run) for run in runs],
+    )
+    if len(runs) == filters.limit:
+        out.note(f"the youngest {filters.limit}; --limit shows more")
+
+
+def _list_item(run: RunLine) -> dict[str, object]:
+    return {
+        "run": run.run,
+        "id": run.id,
+        "tenant": run.tenant,
+        "service": run.service,
+        "state": run.state,
+        "step": run.step,
+        "step_state": run.step_state,
+        "code": run.code,
+        "cause": run.cause,
+        "correlation": run.correlation_id,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "since": run.since,
+    }
+
+
+def _list_row(run: RunLine) -> list[str | Text]:
+    at = run.step or ""
+    if run.step and run.step_state and str(run.step_state) != str(run.state):
+        at = f"{run.step} {run.step_state}"
+    code = run.code or run.cause or ""
+    return [run.run, state_text(run.state), at, span(run.now - run.since), code, run.tenant]
+
+
+async def show_run(given: Globals, reference: str, *, history: bool) -> None:
+    """Print one run: where it stands, its steps, and with `history` its timeline."""
+    named = run_reference(reference)
+    async with reading(given.database_url()) as store:
+        run = await store.run(await store.find(named), history=history)
+    out = given.out
+    plan = _plan(given, run)
+    if out.as_json:
+        out.item(**_show_item(run, plan, history=history))
+        return
+    out.say(_headline(run, plan))
+    _steps(out, run, plan)
+    if history:
+        _timeline(out, run.history)
+
+
+def _plan(given: Globals, run: RunDetail) -> Plan:
+    """Ask the app for what only the definition knows; without an app, or a broken one, nothing."""
+    from .application import optional_app, plan_of
+
+    service = optional_app(given)
+    return plan_of(service, run.saga, run.definition) if service is not None else Plan()
+
+
+def _headline(run: RunDetail, plan: Plan) -> Text:
+    parts: list[Text | str] = [Text(clean(run.run), style="bold"), "  ", state_text(run.state), "  "]
+    parts.append(clean(situation(run, plan, span)))
+    if run.trace_id:
+        parts.append(Text(f"   trace {run.trace_id[:8]}…", style="dim"))
+    if run.tenant:
+        parts.append(Text(clean(f"   tenant {run.tenant}"), style="dim"))
+    return Text.assemble(*parts)
+
+
+def _steps(out: Output, run: RunDetail, plan: Plan) -> None:
+    ahead = plan.not_reached(run)
+    if not run.steps and not ahead:
+        out.say("  no step has begun")
+        return
+    rows = [_step_row(step, run.now) for step in run.steps]
+    rows += [[f"  {clean(name)}", Text("not reached", style="dim"), "", "", "", "", ""] for name in ahead]
+    out.table(
+        [
+            column("  step"),
+            column("state", fold=True),
+            column("tries", right=True),
+            column("probed"),
+            column("since", right=True),
+            column("note", fold=True),
+            column("worker"),
+        ],
+        rows,
+    )
+
+
+def _step_row(step: StepLine, now: datetime) -> list[str | Text]:
+    probed = f"{step.probes}x" if step.probes else "yes" if step.probed else ""
+    tries = str(step.attempt) if step.attempt else ""
+    state = state_text(step.state, step.state_words)
+    return [f"  {step.label}", state, tries, probed, span(now - step.since), _note(step), step.worker or ""]
+
+
+def _note(step: StepLine) -> str:
+    failure = ": ".join(part for part in (step.code, step.message) if part)
+    undone = f"undoes {step.undo_of}" if step.undo_of else ""
+    return "; ".join(
+        part for part in (undone, failure if step.state is not StepState.SUCCEEDED else "") if part
+    )
+
+
+def _timeline(out: Output, history: Sequence[HistoryLine]) -> None:
+    out.say("")
+    if not history:
+        out.say("  no history is kept of this run")
+        return
+    rows: list[list[str | Text]] = []
+    day = None
+    for entry, delta in zip(history, deltas(history), strict=True):
+        at = entry.at.astimezone(UTC)
+        if at.date() != day:
+            day = at.date()
+            rows.append([Text(f"  {day}", style="bold"), "", "", "", "", ""])
+        rows.append(_history_row(entry, at, delta))
+    out.table(
+        [
+            column("  UTC"),
+            column("later", right=True),
+            column("event"),
+            column("step"),
+            column("try", right=True),
+            column("data", fold=True),
+        ],
+        rows,
+    )
+
+
+def _history_row(entry: HistoryLine, at: datetime, delta: timedelta | None) -> list[str | Text]:
+    data = json.dumps(entry.data, ensure_ascii=False, separators=(", ", ": ")) if entry.data else ""
+    return [
+        f"  {at:%H:%M:%S}.{at.microsecond // 1000:03d}",
+        "" if delta is None else f"+{span(delta)}",
+        entry.event,
+        entry.step or "",
+        "" if entry.attempt is None else str(entry.attempt),
+        Text(clean(data), style="dim"),
+    ]
+
+
+def _show_item(run: RunDetail, plan: Plan, *, history: bool) -> dict[str, object]:
+    item: dict[str, object] = {
+        "run": run.run,
+        "id": run.id,
+        "tenant": run.tenant,
+        "service": run.service,
+        "definition": run.definition,
+        "state": run.state,
+        "code": run.code,
+        "cause": run.cause,
+        "correlation": run.correlation_id,
+        "trace": run.trace_id,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        "finished_at": run.finished_at,
+        "wake_at": run.wake_at,
+        "steps": [_step_item(step, plan) for step in run.steps],
+    }
+    if history:
+        item["history"] = [
+            {"n": e.n, "at": e.at, "event": e.event, "step": e.step, "attempt": e.attempt, "data": e.data}
+            for e in run.history
+        ]
+    return item
+
+
+def _step_item(step: StepLine, plan: Plan) -> dict[str, object]:
+    return {
+        "step": step.name,
+        "iteration": step.iteration,
+        "kind": step.kind,
+        "state": step.state,
+        "undo_of": step.undo_of,
+        "queue": step.queue,
+        "tries": step.attempt,
+        "probes": step.probes,
+        "probed": step.probed,
+        "in_doubt": step.doubt,
+        "code": step.code,
+        "message": step.message,
+        "worker": step.worker,
+        "on_timeout": plan.on_timeout.get(step.name),
+        "wake_at": step.wake_at,
+        "since": step.since,
+        "started_at": step.started_at,
+        "finished_at": step.finished_at,
+    }

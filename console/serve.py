@@ -1,0 +1,96 @@
+"""`milepost serve`: the roles of the application in this process, until it is asked to stop."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from time import gmtime
+
+import typer
+
+from ..consumers.serving import ROLES
+from ..consumers.serving import serve as serve_roles
+from ..schemas.errors import UsageError
+from .application import load_app, named_app
+from .options import Globals
+from .output import json_line
+from .reload import serve_again
+
+
+def split(values: Sequence[str]) -> list[str] | None:
+    """Read a repeated, comma-separated option; None when it was not given."""
+    found = [part.strip() for value in values for part in value.split(",") if part.strip()]
+    return found or None
+
+
+def check_roles(roles: Sequence[str] | None) -> None:
+    """Refuse roles that do not exist.
+
+    Raises:
+        UsageError: MP601 naming those there are.
+    """
+    unknown = [role for role in roles or () if role not in ROLES]
+    if unknown:
+        raise UsageError(
+            "MP601", f"--roles: there is no role {', '.join(unknown)}. There are: {', '.join(ROLES)}."
+        )
+
+
+def words_of(item: Mapping[str, object]) -> str:
+    """Say an announcement in words: "ready: orchestrator, worker"."""
+    words = str(item.get("event", "")).replace("_", " ")
+    rest = [
+        f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        for name, value in item.items()
+        if name not in {"event", "roles"}
+    ]
+    roles = item.get("roles")
+    head = f"{words}: {', '.join(map(str, roles))}" if isinstance(roles, list | tuple) else words
+    return "; ".join([head, *rest])
+
+
+def log_to_stderr() -> None:
+    """Write the library's log lines on stderr, with times in UTC."""
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter(
+        "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
+    )
+    formatter.converter = gmtime
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+
+
+async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> None:
+    """Run roles until SIGTERM or SIGINT.
+
+    Args:
+        roles: Which; empty for all.
+        queues: Whose work the worker takes; empty for all.
+    """
+    chosen = split(roles)
+    check_roles(chosen)
+    service = load_app(given)
+    log_to_stderr()
+
+    def announce(item: Mapping[str, object]) -> None:
+        given.out.line(json_line(item) if given.out.as_json else words_of(item))
+
+    await serve_roles(service, roles=chosen, queues=split(queues), announce=announce)
+
+
+def serve_with_reload(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> None:
+    """Run `serve` in a child that starts anew when a source file changes.
+
+    Raises:
+        typer.Exit: With the child's exit status.
+    """
+    check_roles(split(roles))
+    name = named_app(given)
+    given.to_environment()
+    words = ["--app", name, *(["--json"] if given.out.as_json else []), "serve"]
+    words += [word for role in roles for word in ("--roles", role)]
+    words += [word for queue in queues for word in ("--queues", queue)]
+    raise typer.Exit(
+        serve_again(name.partition(":")[0], words, lambda text: given.out.note(f"reload: {text}"))
+    )

@@ -1,0 +1,139 @@
+-- What operators read: runs, the outbox, and the facts that `doctor` judges. Nothing here writes.
+
+-- name: server
+SELECT current_setting('server_version') AS version,
+       current_setting('synchronous_standby_names') <> '' AS synchronous,
+       pg_is_in_recovery() AS standby,
+       to_regclass('milepost.migration') IS NOT NULL AS has_schema;
+
+-- name: schema_version
+SELECT coalesce(max(number), 0) FROM milepost.migration;
+
+-- name: list_runs
+SELECT r.id, r.tenant, r.service, r.saga, r.key, r.state, r.code, r.cause, r.correlation_id, r.created_at,
+       r.finished_at, s.name AS step, s.state AS step_state,
+       coalesce(s.since, r.finished_at, r.updated_at) AS since, milepost.clock() AS now
+FROM milepost.run AS r
+LEFT JOIN LATERAL (
+    SELECT l.name, l.state, l.since
+    FROM milepost.step AS l
+    WHERE l.run_id = r.id AND l.wake_at IS NOT NULL
+    ORDER BY l.n DESC
+    LIMIT 1
+) AS s ON true
+WHERE (cardinality($1::text[]) = 0 OR r.state = ANY ($1))
+  AND ($2::text IS NULL OR r.saga = $2)
+  AND ($3::text IS NULL OR r.key = $3)
+  AND ($4::text IS NULL OR r.correlation_id = $4)
+  AND ($5::timestamptz IS NULL OR r.created_at >= $5)
+ORDER BY r.id DESC
+LIMIT $6;
+
+-- name: now
+SELECT milepost.clock();
+
+-- Without a tenant first, which the primary key answers at once.
+-- name: find_key
+SELECT k.run_id, k.tenant, k.outcome, k.created_at, r.id IS NOT NULL AS kept
+FROM milepost.run_key AS k
+LEFT JOIN milepost.run AS r ON r.id = k.run_id
+WHERE k.tenant = '' AND k.saga = $1 AND k.key = $2;
+
+-- name: find_key_of_tenants
+SELECT k.run_id, k.tenant, k.outcome, k.created_at, r.id IS NOT NULL AS kept
+FROM milepost.run_key AS k
+LEFT JOIN milepost.run AS r ON r.id = k.run_id
+WHERE k.saga = $1 AND k.key = $2
+ORDER BY k.tenant
+LIMIT 10;
+
+-- name: find_ids
+SELECT id, saga, key FROM milepost.run WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 10;
+
+-- name: load_run
+SELECT id, tenant, service, saga, key, definition, state, code, cause, correlation_id, traceparent, created_at,
+       updated_at, finished_at, wake_at, milepost.clock() AS now
+FROM milepost.run
+WHERE id = $1;
+
+-- name: load_steps
+SELECT s.name, s.iteration, s.kind, s.state, s.undo_of, s.queue, s.attempt, s.probes, s.doubt, s.code, s.message,
+       coalesce(w.name, s.worker::text) AS worker, s.wake_at, s.since, s.started_at, s.finished_at,
+       s.probes > 0 OR EXISTS (
+           SELECT 1 FROM milepost.reconciliation AS c WHERE c.run_id = s.run_id AND c.step = s.name
+       ) AS probed
+FROM milepost.step AS s
+LEFT JOIN milepost.worker AS w ON w.id = s.worker
+WHERE s.run_id = $1
+ORDER BY s.n;
+
+-- name: load_history
+SELECT n, at, event, step, attempt, data FROM milepost.history WHERE run_id = $1 ORDER BY n, at;
+
+-- name: partitions_ahead
+SELECT p.parent,
+       coalesce(min(d.n) FILTER (WHERE i.inhrelid IS NULL), 31) - 1 AS days
+FROM unnest(ARRAY['outbox', 'history', 'audit']) AS p(parent)
+CROSS JOIN generate_series(0, 30) AS d(n)
+CROSS JOIN LATERAL milepost.partition_of(p.parent, clock_timestamp() + make_interval(days => d.n)) AS named
+LEFT JOIN pg_inherits AS i ON i.inhrelid = to_regclass(format('milepost.%I', named.name))
+GROUP BY p.parent
+ORDER BY p.parent;
+
+-- name: live_workers
+SELECT service, name, roles, queues, expires_at
+FROM milepost.worker
+WHERE expires_at > (SELECT milepost.clock())
+ORDER BY service, name;
+
+-- name: overdue
+SELECT count(*) AS amount, max((SELECT milepost.clock()) - due.wake_at) AS oldest,
+       (array_agg(due.saga || '/' || due.key ORDER BY due.wake_at))[1] AS first
+FROM (
+    SELECT s.wake_at, r.saga, r.key
+    FROM milepost.step AS s
+    JOIN milepost.run AS r ON r.id = s.run_id
+    WHERE s.wake_at < (SELECT milepost.clock()) - $1::interval
+    UNION ALL
+    SELECT r.wake_at, r.saga, r.key
+    FROM milepost.run AS r
+    WHERE r.wake_at < (SELECT milepost.clock()) - $1::interval
+) AS due;
+
+-- name: live_runs
+SELECT count(*) FROM milepost.run WHERE wake_at IS NOT NULL;
+
+-- name: steps_in
+SELECT s.state, count(*) AS amount, max(milepost.clock() - s.since) AS oldest,
+       (array_agg(r.saga || '/' || r.key ORDER BY s.since))[1] AS first
+FROM milepost.step AS s
+JOIN milepost.run AS r ON r.id = s.run_id
+WHERE s.wake_at IS NOT NULL AND s.state = ANY ($1::text[])
+GROUP BY s.state
+ORDER BY s.state;
+
+-- name: open_letters
+SELECT scope, topic, count(*) AS amount, max(milepost.clock() - first_failed_at) AS oldest
+FROM milepost.dead_letter
+WHERE status IN ('OPEN', 'RETRY_PENDING')
+GROUP BY scope, topic
+ORDER BY scope, topic;
+
+-- A row has left when the last finished snapshot saw it, or when the one being sent saw it and it lies at or below
+-- the last acknowledged place.
+-- name: outbox_lag
+SELECT count(o.id) AS amount, max(clock_timestamp() - o.created_at) AS oldest,
+       (SELECT l.epoch FROM milepost.outbox_lease AS l ORDER BY l.epoch DESC LIMIT 1) AS epoch,
+       EXISTS (SELECT FROM milepost.outbox_lease AS l
+               WHERE l.owner IS NOT NULL AND l.expires_at > clock_timestamp()) AS leased
+FROM milepost.outbox AS o
+LEFT JOIN (
+    SELECT p.previous, p.current, p.last_seq
+    FROM milepost.outbox_position AS p
+    ORDER BY p.epoch DESC, p.n DESC
+    LIMIT 1
+) AS at ON true
+WHERE at.previous IS NULL
+   OR (o.xid >= pg_snapshot_xmin(at.previous)
+       AND NOT pg_visible_in_snapshot(o.xid, at.previous)
+       AND NOT (pg_visible_in_snapshot(o.xid, at.current) AND o.seq <= at.last_seq));
