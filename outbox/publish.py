@@ -7,21 +7,19 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from opentelemetry import trace
-from opentelemetry.propagate import inject
 
 from ..schemas.errors import StateError, UsageError
 from ..schemas.events import Event
 from ..schemas.ids import Clock, Ids, SystemClock, SystemIds
 from ..schemas.transaction import AnyTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
+from ..streams.tracing import current_traceparent, span
 from .model import MAX_EVENT_BYTES, OutboxRow, columns, event_row, lock_numbers
 from .refusals import too_large
 from .store import Sql
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
-_tracer = trace.get_tracer("milepost")
 
 
 async def publish(
@@ -98,9 +96,7 @@ async def publish_events(
     """
     if not events:
         return []
-    with _tracer.start_as_current_span(_span_name(events), kind=trace.SpanKind.PRODUCER):
-        carrier: dict[str, str] = {}
-        inject(carrier)
+    with span(_span_name(events), kind="producer"):
         rows = [
             event_row(
                 event,
@@ -112,8 +108,7 @@ async def publish_events(
                 headers=headers,
                 correlation_id=correlation_id,
                 causation_id=causation_id,
-                traceparent=carrier.get("traceparent"),
-                tracestate=carrier.get("tracestate"),
+                traceparent=current_traceparent(),
                 max_bytes=max_bytes,
             )
             for event in events

@@ -62,10 +62,10 @@ class Database:
         """The open pool.
 
         Raises:
-            ConnectError: MP502 before `open` or after `close`.
+            ConnectError: MP503 before `open` or after `close`.
         """
         if self._pool is None:
-            raise ConnectError("MP502", "the database pool is not open. Await Database.open() first.")
+            raise ConnectError("MP503", "the database pool is not open. Await Database.open() first.")
         return self._pool
 
     async def open(self) -> None:

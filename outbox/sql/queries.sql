@@ -27,3 +27,139 @@ SELECT topic, known, keyless, max_bytes, size, type FROM refused LIMIT 1;
 
 -- name: known_topics
 SELECT name FROM milepost.topic ORDER BY name LIMIT 20;
+
+-- lease ----------------------------------------------------------------------------------------------
+
+-- name: ensure_lease
+INSERT INTO milepost.outbox_lease (outbox, expires_at) VALUES ($1, '-infinity') ON CONFLICT DO NOTHING;
+
+-- name: take_lease
+UPDATE milepost.outbox_lease
+SET owner = $2, epoch = epoch + 1, expires_at = milepost.clock() + $3::interval
+WHERE outbox = $1 AND expires_at <= milepost.clock()
+RETURNING epoch;
+
+-- name: renew_lease
+UPDATE milepost.outbox_lease SET expires_at = milepost.clock() + $4::interval
+WHERE outbox = $1 AND owner = $2 AND epoch = $3
+RETURNING true;
+
+-- name: release_lease
+UPDATE milepost.outbox_lease SET owner = NULL, expires_at = '-infinity'
+WHERE outbox = $1 AND owner = $2 AND epoch = $3;
+
+-- name: fence
+SELECT true FROM milepost.outbox_lease WHERE outbox = $1 AND epoch = $2 FOR UPDATE;
+
+-- position -------------------------------------------------------------------------------------------
+
+-- name: load_position
+SELECT epoch, n, previous, current, last_seq, system_identifier
+FROM milepost.outbox_position
+WHERE outbox = $1
+ORDER BY outbox_position.epoch DESC, outbox_position.n DESC
+LIMIT 1;
+
+-- name: system_identifier
+SELECT system_identifier FROM pg_catalog.pg_control_system();
+
+-- This write is also the durability barrier before a page is sent: what the page holds was committed before it.
+-- name: write_position
+WITH durable AS MATERIALIZED (
+    SELECT CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')
+                THEN pg_catalog.set_config('synchronous_commit', 'on', true) END
+)
+INSERT INTO milepost.outbox_position (outbox, epoch, n, previous, current, last_seq, system_identifier)
+SELECT $1, $2, $3, $4, $5, $6, $7 FROM durable;
+
+-- name: trim_positions
+DELETE FROM milepost.outbox_position
+WHERE outbox = $1 AND (outbox_position.epoch, outbox_position.n) < ($2::bigint, $3::bigint);
+
+-- reading --------------------------------------------------------------------------------------------
+
+-- While rows stream in, statistics lag behind; what reads the outbox must not depend on them.
+-- name: force_plan
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SET LOCAL plan_cache_mode = force_generic_plan;
+SET LOCAL work_mem = '32MB';
+SET LOCAL jit = off;
+
+-- name: begin_read
+BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SET LOCAL plan_cache_mode = force_generic_plan;
+SET LOCAL work_mem = '32MB';
+SET LOCAL jit = off;
+
+-- name: end_read
+COMMIT;
+
+-- Rows that this statement's snapshot sees and the previous one ($1 its xmax, $2 its running transactions) did not:
+-- two index scans, never an OR. More rows than $3 or bytes than $4 are only announced; find_floors and read_page
+-- bring them in pages. The first row carries the snapshot and the measure.
+-- name: read_new
+WITH candidate AS MATERIALIZED (
+    (SELECT seq, topic, aggregateid, payload, headers FROM milepost.outbox
+     WHERE xid >= $1::xid8 ORDER BY xid LIMIT $3::bigint + 1)
+    UNION ALL
+    (SELECT seq, topic, aggregateid, payload, headers FROM milepost.outbox
+     WHERE xid = ANY ($2::xid8[]) ORDER BY xid LIMIT $3::bigint + 1)
+), measure AS MATERIALIZED (
+    SELECT count(*) <= $3::bigint AND coalesce(sum(octet_length(payload)), 0) <= $4::bigint AS fits FROM candidate
+), page AS (
+    SELECT row_number() OVER (ORDER BY seq) AS n, candidate.* FROM candidate, measure WHERE measure.fits
+)
+SELECT page.seq, page.topic, page.aggregateid, page.payload, page.headers::text,
+       CASE WHEN coalesce(page.n, 1) = 1 THEN pg_catalog.pg_current_snapshot() END AS snapshot,
+       measure.fits
+FROM measure LEFT JOIN page ON true
+ORDER BY page.n;
+
+-- How many rows lie between two snapshots after $4, and from where: those of transactions that began after the
+-- previous snapshot, and the late ones of transactions that were already running then. seq + 0 keeps min() off
+-- the index on seq, which it would walk from the oldest retained row.
+-- name: find_floors
+SELECT (SELECT count(*) FROM milepost.outbox
+        WHERE xid >= $1::xid8 AND xid < $2::xid8 AND seq > $4::bigint
+          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS fresh,
+       (SELECT min(seq + 0) FROM milepost.outbox
+        WHERE xid >= $1::xid8 AND xid < $2::xid8 AND seq > $4::bigint
+          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS fresh_floor,
+       (SELECT count(*) FROM milepost.outbox
+        WHERE xid = ANY ($3::xid8[]) AND seq > $4::bigint
+          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS late,
+       (SELECT min(seq + 0) FROM milepost.outbox
+        WHERE xid = ANY ($3::xid8[]) AND seq > $4::bigint
+          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS late_floor;
+
+-- One page of a large tick. Fresh rows come by the index on seq, because nothing else can serve their conditions;
+-- few late ones ($4) by the index on xid, because seq + 0 hides the other.
+-- name: read_page
+WITH fresh AS (
+    SELECT seq, topic, aggregateid, payload, headers FROM milepost.outbox
+    WHERE seq > $1::bigint
+      AND pg_catalog.pg_visible_in_snapshot(xid, $3)
+      AND NOT pg_catalog.pg_visible_in_snapshot(xid, $2)
+      AND xid <> ALL ($4::xid8[])
+    ORDER BY seq
+    LIMIT $6::bigint
+), late AS (
+    SELECT seq, topic, aggregateid, payload, headers FROM milepost.outbox
+    WHERE xid = ANY ($4::xid8[]) AND seq + 0 > $5::bigint
+      AND pg_catalog.pg_visible_in_snapshot(xid, $3)
+    ORDER BY seq + 0
+    LIMIT $6::bigint
+), page AS (
+    SELECT both_kinds.*,
+           sum(octet_length(payload)) OVER (ORDER BY seq) - coalesce(octet_length(payload), 0) AS bytes_before
+    FROM (SELECT * FROM fresh UNION ALL SELECT * FROM late) AS both_kinds
+    ORDER BY seq
+    LIMIT $6::bigint
+)
+SELECT seq, topic, aggregateid, payload, headers::text
+FROM page
+WHERE coalesce(bytes_before, 0) < $7::bigint
+ORDER BY seq;

@@ -348,22 +348,37 @@ CREATE FUNCTION milepost.make_partitions(days integer,
 
 -- roles ----------------------------------------------------------------------------------------------
 
--- The runtime role can neither update nor delete what must only grow.
+-- The owner migrates and makes partitions; the runtime role can change neither what must only grow nor the schema.
+-- Both are made where the migrating user may; a server that manages roles elsewhere may lack them.
+DO $$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['milepost_owner', 'milepost_runtime'] LOOP
+        CONTINUE WHEN to_regrole(role) IS NOT NULL;
+        BEGIN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN
+            NULL;
+        END;
+    END LOOP;
+END
+$$;
+
+-- Partitions need no grants of their own: rows reach them through their parent.
 DO $$
 BEGIN
-    IF to_regrole('milepost_runtime') IS NULL THEN
-        BEGIN
-            CREATE ROLE milepost_runtime NOLOGIN;
-        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN
-            NULL;
-        END;
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON SCHEMA milepost TO milepost_owner;
+        GRANT ALL ON ALL TABLES IN SCHEMA milepost TO milepost_owner;
+        GRANT ALL ON ALL SEQUENCES IN SCHEMA milepost TO milepost_owner;
     END IF;
-    IF to_regrole('milepost_owner') IS NULL THEN
-        BEGIN
-            CREATE ROLE milepost_owner NOLOGIN;
-        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN
-            NULL;
-        END;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA milepost TO milepost_runtime;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA milepost TO milepost_runtime;
+        GRANT USAGE ON ALL SEQUENCES IN SCHEMA milepost TO milepost_runtime;
+        REVOKE UPDATE, DELETE ON milepost.audit, milepost.history, milepost.outbox FROM milepost_runtime;
+        REVOKE INSERT, UPDATE, DELETE ON milepost.migration FROM milepost_runtime;
     END IF;
 END
 $$;
