@@ -12,6 +12,7 @@ import contextlib
 import shutil
 import signal
 import sys
+import time
 
 import psutil
 
@@ -25,7 +26,7 @@ def same(pid: int, created: float) -> bool:
         return False
 
 
-def end(pid: int, created: float, sign: int, seconds: float = 10.0) -> bool:
+def finish(pid: int, created: float, sign: int, seconds: float = 10.0) -> bool:
     """End a process, if it still is the one that was started.
 
     Args:
@@ -37,19 +38,25 @@ def end(pid: int, created: float, sign: int, seconds: float = 10.0) -> bool:
     Returns:
         Whether such a process was running.
     """
-    try:
-        if not same(pid, created):
-            return False
+    if not same(pid, created):
+        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         process.send_signal(sign)
         process.send_signal(signal.SIGCONT)
-        try:
-            process.wait(seconds)
-        except psutil.TimeoutExpired:
+        if not ended(pid, created, seconds):
             process.kill()
-            process.wait(seconds)
-    except psutil.NoSuchProcess:
-        return False
+            ended(pid, created, seconds)
+    return True
+
+
+def ended(pid: int, created: float, seconds: float) -> bool:
+    """Wait for a process to end; one that only waits to be collected by its parent counts as ended."""
+    end = time.monotonic() + seconds
+    while same(pid, created):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.02)
     return True
 
 
@@ -59,7 +66,7 @@ def main() -> None:
         return
     pid, created, sign, folder = sys.argv[1:5]
     with contextlib.suppress(psutil.Error):
-        end(int(pid), float(created), int(sign))
+        finish(int(pid), float(created), int(sign))
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
 

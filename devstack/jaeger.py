@@ -107,6 +107,7 @@ class Jaeger(Server):
 
     name = "Jaeger"
     advice = ADVICE
+    closing = signal.SIGKILL  # it keeps nothing, and its orderly end takes ten seconds
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class Jaeger(Server):
     def stop(self) -> None:
         """Stop it; its traces are gone."""
         if self._machine is not None:
-            self._machine.stop(signal.SIGTERM)
+            self._machine.stop(self.closing)
 
     def _answers(self, machine: Machine) -> bool:
         return wait_until(lambda: jaeger_answers(self.query), seconds=60, alive=machine.alive)
@@ -153,4 +154,4 @@ class Jaeger(Server):
         settings = folder / "jaeger.yaml"
         settings.write_text(json.dumps(jaeger_settings(self._spans, self._query, free_port())))
         command = [str(program), "--config", str(settings)]
-        return Process(command, folder=folder, sign=signal.SIGTERM, detached=self._detached, remove=ours)
+        return Process(command, folder=folder, sign=self.closing, detached=self._detached, remove=ours)

@@ -14,7 +14,7 @@ from typing import Literal
 
 import psutil
 
-from . import docker
+from . import docker, guard
 from .databases import answers, make_database
 from .machine import Machine, Say, silent
 from .ports import free_port, wait_until
@@ -78,7 +78,8 @@ class Postgres(Server):
         for session in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 session.kill()
-        psutil.wait_procs(left, timeout=10)
+        for session in left:
+            guard.ended(session.pid, session.create_time(), 10.0)
 
     def url(self, database: str = "postgres") -> str:
         """Return the URL of one database on this server, in asyncpg's form."""

@@ -81,7 +81,7 @@ class State:
             ran = docker.remove(record.container)
         else:
             try:
-                ran = guard.end(record.pid, record.created, record.sign)
+                ran = guard.finish(record.pid, record.created, record.sign)
             except psutil.AccessDenied:
                 ran = False
         if record.folder:

@@ -65,7 +65,7 @@ def test_up_replaces_a_server_that_has_died(tmp_path: Path, devstack_data: Path)
         record = json.loads(state.read_text())["postgres"]["record"]
         if not record["pid"]:
             pytest.skip("the server runs in a container")
-        guard.end(record["pid"], record["created"], signal.SIGKILL)
+        guard.finish(record["pid"], record["created"], signal.SIGKILL)
         again = up(state=state, say=print)
         assert again.kafka == stack.kafka
         assert again.database_url != stack.database_url
