@@ -48,18 +48,18 @@ def encode(model: type[BaseModel], value: BaseModel, place: str) -> Json:
         place: For error texts, for example "order v1, step pack: result".
 
     Raises:
-        UsageError: MP312 when it holds a character or number that cannot be stored.
+        UsageError: MP342 when it holds a character or number that cannot be stored.
     """
     encoded = _adapter(model).dump_python(value, mode="json", by_alias=True, round_trip=True)
     try:
         canonical_json(encoded)
     except ValueError as error:
         raise UsageError(
-            "MP312", f"{place} cannot be stored as JSON: {error}. Replace the value before returning it."
+            "MP342", f"{place} cannot be stored as JSON: {error}. Replace the value before returning it."
         ) from error
     if _has_nul(encoded):
         raise UsageError(
-            "MP312",
+            "MP342",
             f"{place} holds the character U+0000, which PostgreSQL cannot store. Remove it before returning.",
         )
     return encoded

@@ -31,7 +31,7 @@ from .model import (
     TryFailed,
     Wake,
 )
-from .transitions import Cause
+from .transitions import Cause, fits
 
 _CAUSES: dict[type, Cause] = {Start: "start", Wake: "timer", Stale: "sweep", Signalled: "signal"}
 
@@ -62,6 +62,10 @@ def decide(
     node = None if step is None else _node(definition, step)
     if step is None or node is None:
         return draft.refused(f"{definition.title} has no step {fact.step} in run {run.saga}/{run.key}")
+    if not fits(run.state, step):
+        return draft.refused(
+            f"{step.name} is {step.state} in a run that is {run.state}: this engine did not write that"
+        )
     return _of_step(draft, node, step, fact)
 
 

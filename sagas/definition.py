@@ -102,6 +102,11 @@ class Node:
     wait: WaitSpec | None = None
 
     @property
+    def can_ask(self) -> bool:
+        """Whether an unknown outcome can be settled by a machine: by its probe, or by repeating a SAFE call."""
+        return self.probe is not None or (self.kind is StepKind.STEP and self.repeat is Repeat.SAFE)
+
+    @property
     def give_up(self) -> timedelta:
         """How long an unknown outcome is asked for before a person is."""
         return DEFAULT_GIVE_UP if self.probe is None else self.probe.give_up
@@ -192,11 +197,11 @@ class Definition:
         """Return the input as JSON, and the SHA-256 of its canonical JSON.
 
         Raises:
-            UsageError: MP310 for another class, MP312 when it cannot be stored.
+            UsageError: MP340 for another class, MP342 when it cannot be stored.
         """
         if not isinstance(value, self.input):
             raise UsageError(
-                "MP310",
+                "MP340",
                 f"{self.title} takes {self.input.__name__}, not {type(value).__name__}. Pass its own input class.",
             )
         encoded = codec.encode(self.input, value, f"{self.title}: input")
@@ -206,13 +211,13 @@ class Definition:
         """Return the business key of an input.
 
         Raises:
-            UsageError: MP313 when it is no text of 1 to 512 characters that can be stored.
+            UsageError: MP343 when it is no text of 1 to 512 characters that can be stored.
         """
         key = self.key(value)
         problem = text_problem(key, longest=512)
         if problem:
             raise UsageError(
-                "MP313", f"{self.title}: key= returned {key!r}, which {problem}. Return a short, stable text."
+                "MP343", f"{self.title}: key= returned {key!r}, which {problem}. Return a short, stable text."
             )
         return key
 
@@ -242,7 +247,7 @@ def encode_result(definition: Definition, node: Node, value: Any) -> Json:
     """Return what a step returned as the JSON to store.
 
     Raises:
-        UsageError: MP311 when it is not of the declared class, MP312 when it cannot be stored.
+        UsageError: MP341 when it is not of the declared class, MP342 when it cannot be stored.
     """
     place = f"{definition.title}, step {node.name}: result"
     if node.result is not None and isinstance(value, node.result):
@@ -251,7 +256,7 @@ def encode_result(definition: Definition, node: Node, value: Any) -> Json:
         return None
     declared = "None" if node.result is None else node.result.__name__
     raise UsageError(
-        "MP311",
+        "MP341",
         f"{place} is {type(value).__name__}, but the step declares {declared}. Return what the annotation says.",
     )
 

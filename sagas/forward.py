@@ -59,7 +59,7 @@ def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
         draft.note("step.started", claimed)
         if run is RunState.PENDING:
             draft.move_run(RunState.RUNNING)
-    elif step.state is StepState.UNKNOWN and run in _PROBABLE_RUN:
+    elif step.state is StepState.UNKNOWN and run in _PROBABLE_RUN and node.can_ask:
         claimed = _take(draft, step, StepState.RECONCILING, worker, hard_timeout, probes=step.probes + 1)
         draft.note("step.probing", claimed, probe=claimed.probes, by="probe" if node.probe else "repeat")
     elif step.state is StepState.COMPENSATION_PENDING and run is RunState.COMPENSATING:

@@ -1,27 +1,134 @@
 """The legal transitions of runs and steps, and who may cause each. Everything else is a bug.
 
 `decide` asserts each change against these tables; `graph.states_mermaid` draws them; docs/states.md shows the drawing.
+
+Causes: start = the run is made; worker = who holds a step, probe or undo reports; timer = `wake_at` has come;
+sweep = a worker's lease has ended; signal = an awaited event is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from ..schemas.states import RunState, StepState
+from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
+from .model import Step
 
 Cause: TypeAlias = Literal["start", "worker", "timer", "sweep", "signal"]
+CAUSES: Final[tuple[Cause, ...]] = ("start", "worker", "timer", "sweep", "signal")
 
-R = RunState
-S = StepState
+_R = RunState
+_S = StepState
 
-RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {}
-STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Cause]]] = {}
+
+def _by(causes: str) -> frozenset[Cause]:
+    return frozenset(cause for cause in CAUSES if cause in causes.split())
+
+
+RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
+    (_R.PENDING, _R.RUNNING): _by("worker timer"),
+    (_R.PENDING, _R.WAITING): _by("start timer"),
+    (_R.PENDING, _R.MANUAL_REQUIRED): _by("start timer"),
+    (_R.RUNNING, _R.WAITING): _by("worker timer"),
+    (_R.RUNNING, _R.SUCCEEDED): _by("worker timer"),
+    (_R.RUNNING, _R.FAILED): _by("worker timer sweep"),
+    (_R.RUNNING, _R.COMPENSATING): _by("worker timer sweep"),
+    (_R.RUNNING, _R.MANUAL_REQUIRED): _by("worker timer sweep"),
+    (_R.WAITING, _R.RUNNING): _by("worker timer sweep signal"),
+    (_R.WAITING, _R.SUCCEEDED): _by("worker timer sweep signal"),
+    (_R.WAITING, _R.FAILED): _by("timer"),
+    (_R.WAITING, _R.COMPENSATING): _by("timer"),
+    (_R.WAITING, _R.CANCELLED): _by("timer"),
+    (_R.WAITING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal"),
+    (_R.COMPENSATING, _R.COMPENSATED): _by("worker timer"),
+    (_R.COMPENSATING, _R.COMPENSATION_FAILED): _by("worker timer sweep"),
+    (_R.COMPENSATING, _R.FAILED): _by("worker timer"),
+    (_R.COMPENSATING, _R.MANUAL_REQUIRED): _by("worker timer sweep"),
+}
+
+STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Cause]]] = {
+    (None, _S.PENDING): _by("start worker timer sweep signal"),
+    (None, _S.WAITING): _by("start worker timer sweep signal"),
+    (None, _S.MANUAL_REQUIRED): _by("start worker timer sweep signal"),
+    (None, _S.COMPENSATION_PENDING): _by("worker timer sweep"),
+    (_S.PENDING, _S.PENDING): _by("timer"),
+    (_S.PENDING, _S.RUNNING): _by("worker"),
+    (_S.RUNNING, _S.SUCCEEDED): _by("worker"),
+    (_S.RUNNING, _S.FAILED): _by("worker timer sweep"),
+    (_S.RUNNING, _S.RETRY_PENDING): _by("worker"),
+    (_S.RUNNING, _S.PENDING): _by("worker timer sweep"),
+    (_S.RUNNING, _S.UNKNOWN): _by("worker timer sweep"),
+    (_S.RUNNING, _S.MANUAL_REQUIRED): _by("worker timer sweep"),
+    (_S.RETRY_PENDING, _S.PENDING): _by("timer"),
+    (_S.UNKNOWN, _S.UNKNOWN): _by("timer"),
+    (_S.UNKNOWN, _S.RECONCILING): _by("worker"),
+    (_S.UNKNOWN, _S.SUCCEEDED): _by("timer signal"),
+    (_S.UNKNOWN, _S.MANUAL_REQUIRED): _by("timer signal"),
+    (_S.RECONCILING, _S.SUCCEEDED): _by("worker timer sweep signal"),
+    (_S.RECONCILING, _S.FAILED): _by("worker"),
+    (_S.RECONCILING, _S.PENDING): _by("worker"),
+    (_S.RECONCILING, _S.UNKNOWN): _by("worker timer sweep"),
+    (_S.RECONCILING, _S.WAITING): _by("worker"),
+    (_S.RECONCILING, _S.MANUAL_REQUIRED): _by("worker timer sweep signal"),
+    (_S.WAITING, _S.WAITING): _by("timer"),
+    (_S.WAITING, _S.UNKNOWN): _by("timer"),
+    (_S.WAITING, _S.SUCCEEDED): _by("timer signal"),
+    (_S.WAITING, _S.SKIPPED): _by("timer"),
+    (_S.WAITING, _S.FAILED): _by("timer"),
+    (_S.WAITING, _S.CANCELLED): _by("timer"),
+    (_S.WAITING, _S.MANUAL_REQUIRED): _by("timer signal"),
+    (_S.MANUAL_REQUIRED, _S.MANUAL_REQUIRED): _by("timer"),
+    (_S.COMPENSATION_PENDING, _S.COMPENSATION_PENDING): _by("timer"),
+    (_S.COMPENSATION_PENDING, _S.COMPENSATING): _by("worker"),
+    (_S.COMPENSATING, _S.COMPENSATED): _by("worker"),
+    (_S.COMPENSATING, _S.COMPENSATION_PENDING): _by("worker timer sweep"),
+    (_S.COMPENSATING, _S.COMPENSATION_FAILED): _by("worker timer sweep"),
+    (_S.COMPENSATION_FAILED, _S.COMPENSATION_FAILED): _by("timer"),
+}
+
+#: Live states that a row of each kind can have.
+_LIVE_OF_KIND: Final[Mapping[StepKind, frozenset[StepState]]] = {
+    StepKind.STEP: frozenset(
+        {_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}
+    ),
+    StepKind.TX: frozenset({_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.MANUAL_REQUIRED}),
+    StepKind.WAIT: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}),
+    StepKind.UNDO: frozenset({_S.COMPENSATION_PENDING, _S.COMPENSATING, _S.COMPENSATION_FAILED}),
+}
+
+#: Live states that a row can have in a run of each state; a final run has none.
+_LIVE_IN_RUN: Final[Mapping[RunState, frozenset[StepState]]] = {
+    _R.PENDING: frozenset({_S.PENDING}),
+    _R.RUNNING: frozenset({_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.UNKNOWN, _S.RECONCILING}),
+    _R.WAITING: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING}),
+    _R.COMPENSATING: frozenset({_S.UNKNOWN, _S.RECONCILING, _S.COMPENSATION_PENDING, _S.COMPENSATING}),
+    _R.MANUAL_REQUIRED: frozenset({_S.MANUAL_REQUIRED}),
+    _R.COMPENSATION_FAILED: frozenset({_S.COMPENSATION_FAILED}),
+}
+
+
+def fits(run: RunState, step: Step) -> bool:
+    """Whether a row can be as it is in a run of this state; what does not fit was not written by `decide`."""
+    if step.state in FINAL_STEP_STATES:
+        return True
+    if step.kind is StepKind.WAIT and step.state is not _S.MANUAL_REQUIRED and run is not _R.WAITING:
+        return False
+    if step.kind is not StepKind.WAIT and run is _R.WAITING:
+        return False
+    return step.state in _LIVE_IN_RUN.get(run, frozenset()) and step.state in _LIVE_OF_KIND[step.kind]
 
 
 def check_step(before: StepState | None, after: StepState, cause: Cause) -> None:
-    """Assert that a step may go from one state to the other because of this cause."""
+    """Assert that a row may go from one state to the other, or be made in it (`before` None), by this cause."""
+    assert cause in STEP_TRANSITIONS.get((before, after), ()), f"step {before} -> {after} by {cause}"
 
 
 def check_run(before: RunState, after: RunState, cause: Cause) -> None:
-    """Assert that a run may go from one state to the other because of this cause."""
+    """Assert that a run may go from one state to the other by this cause."""
+    assert cause in RUN_TRANSITIONS.get((before, after), ()), f"run {before} -> {after} by {cause}"
+
+
+def in_order(causes: Iterable[Cause]) -> list[Cause]:
+    """Return causes in the order in which they are always shown."""
+    known = set(causes)
+    return [cause for cause in CAUSES if cause in known]

@@ -17,7 +17,7 @@ from . import failing, forward, retry, settling, undoing, waiting, waits
 from .definition import Node
 from .draft import Draft
 from .model import Decision, Stale, Step
-from .words import HARD_TIMEOUT, WAIT_TIMEOUT, WORKER_LOST
+from .words import HARD_TIMEOUT, OUTCOME_UNKNOWN, WAIT_TIMEOUT, WORKER_LOST
 
 _FORWARD_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.WAITING})
 
@@ -61,12 +61,22 @@ def wake_step(draft: Draft, node: Node, step: Step, generation: int) -> Decision
         return waiting.signalled(draft, node, step, step.signal)
     if step.state is StepState.WAITING:
         return waiting.timed_out(draft, node, step)
+    _look_again(draft, node, step)
+    return draft.decision()
+
+
+def _look_again(draft: Draft, node: Node, step: Step) -> None:
     if step.state in {StepState.MANUAL_REQUIRED, StepState.COMPENSATION_FAILED}:
         draft.note("step.reminder", step, code=step.code, state=step.state.value)
         draft.move(step, step.state, wake_at=draft.reminder())
-        return draft.decision()
-    _announce_again(draft, step)
-    return draft.decision()
+    elif step.state is StepState.UNKNOWN and not node.can_ask:  # the step's policy has changed since
+        waits.close(draft, step)
+        failing.person(draft, step, OUTCOME_UNKNOWN, step.message)
+    elif step.state is StepState.RETRY_PENDING:
+        draft.announce(draft.move(step, StepState.PENDING, wake_at=draft.first_nudge()))
+    else:
+        again = draft.move(step, step.state, wake_at=draft.next_nudge(step), nudges=step.nudges + 1)
+        draft.announce(again)
 
 
 def _too_early(draft: Draft, node: Node, step: Step) -> bool:
@@ -74,15 +84,6 @@ def _too_early(draft: Draft, node: Node, step: Step) -> bool:
     if step.kind is not StepKind.WAIT or step.state is not StepState.RECONCILING or step.started_at is None:
         return False
     return draft.now < retry.later(step.started_at, node.attempt_timeout + draft.limits.slack)
-
-
-def _announce_again(draft: Draft, step: Step) -> None:
-    """Announce what is due or what nobody has claimed, at doubling intervals."""
-    if step.state is StepState.RETRY_PENDING:
-        again = draft.move(step, StepState.PENDING, wake_at=draft.first_nudge())
-    else:
-        again = draft.move(step, step.state, wake_at=draft.next_nudge(step), nudges=step.nudges + 1)
-    draft.announce(again)
 
 
 def wake_run(draft: Draft) -> Decision:
@@ -112,6 +113,8 @@ def _heal(draft: Draft) -> Decision:
             if (place := draft.definition.place(step.name)) is not None
         ]
         draft.note("run.healed")
+        if rows and draft.run.state is RunState.PENDING:
+            draft.move_run(RunState.RUNNING)
         if rows:
             _after(draft, max(rows, key=lambda row: row[0])[1])
         else:
@@ -123,9 +126,9 @@ def _after(draft: Draft, step: Step) -> None:
     """Do again what should have followed a final row."""
     node = draft.definition.node(step.name)
     assert node is not None
-    if step.state is StepState.FAILED:
-        failing.after_failure(draft, node, step)
-    elif step.state is StepState.CANCELLED:
+    if step.state in {StepState.SUCCEEDED, StepState.SKIPPED}:
+        forward.go_on(draft, step)
+    elif step.state is StepState.CANCELLED and draft.run.state is RunState.WAITING:
         draft.move_run(RunState.CANCELLED, code=WAIT_TIMEOUT, cause=WAIT_TIMEOUT)
     else:
-        forward.go_on(draft, step)
+        failing.after_failure(draft, node, step)
