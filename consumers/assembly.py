@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..inbox.consumer import Consumer
@@ -15,6 +16,7 @@ from ..outbox.upkeep import Upkeep
 from ..schemas.errors import StartError
 from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic
 from ..streams.database import Database
+from ..streams.kafka import GroupOptions
 from ..streams.lifecycle import Role, Stop
 from ..streams.reader import GroupReader
 from ..streams.reader_lane import Handle
@@ -154,6 +156,7 @@ class Assembly:
             max_records=consumer.batch,
             clock=service.clock,
             dice=service.randomness,
+            options=self._timing(),
         )
 
     def _reader(self, name: str, group: str, topics: list[str], handle: Handle, most: int) -> Role:
@@ -166,7 +169,13 @@ class Assembly:
             max_records=most,
             clock=self.service.clock,
             dice=self.service.randomness,
+            options=self._timing(),
         )
+
+    def _timing(self) -> GroupOptions:
+        """A member that is gone loses its partitions when its lease would end, within what brokers allow."""
+        lease = self.service.settings.lease
+        return GroupOptions(session_timeout=min(max(lease, timedelta(seconds=6)), timedelta(seconds=45)))
 
     def _workers(self) -> list[Role]:
         service, settings = self.service, self.service.settings

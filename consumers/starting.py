@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 from pydantic import BaseModel
 
-from ..outbox.model import check_values
 from ..sagas.context import RunRef
+from ..sagas.definition import text_problem
 from ..sagas.model import Json, Run, Start
 from ..sagas.saga import Saga
-from ..schemas.errors import StateError
+from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState
 from ..schemas.transaction import AnyTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
@@ -29,7 +30,11 @@ async def start_run(service: Milepost, tx: AnyTx, saga: Saga[Any], value: BaseMo
     connection = await raw_connection(tx, "start()")
     await require_read_committed(connection, "start()")
     definition = saga.definition
-    check_values("start()", {"tenant": tenant, "input": value})
+    problem = text_problem(tenant, longest=200) if tenant else ""
+    if problem:
+        raise UsageError(
+            "MP331", f"start(): tenant {tenant!r} {problem}. Pass a short, stable text, or '' for none."
+        )
     encoded, digest = definition.encode_input(value)
     ref = RunRef(id=service.ids.new(), tenant=tenant, saga=saga.name, key=definition.key_of(value))
     taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
@@ -78,7 +83,7 @@ def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AnyTx) -> Run:
 
 
 async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: Saga[Any], run: Run) -> None:
-    now = await connection.fetchval(
+    row = await connection.fetchrow(
         Sql.insert_run,
         run.id,
         run.tenant,
@@ -92,8 +97,10 @@ async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: 
         run.correlation_id,
         run.traceparent,
     )
+    assert row is not None, "an insert returns its row"
+    run = replace(run, wake_at=row["wake_at"])
     changes = changes_of(service)
-    loaded = Loaded(run=run, service=service.name, now=now, links={})
+    loaded = Loaded(run=run, service=service.name, now=row["now"], links={})
     decision = changes.decide(loaded, Start())
     assert decision is not None, "Milepost.start has found the definition"
     await changes.store(connection, run, decision)

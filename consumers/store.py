@@ -38,12 +38,39 @@ class Sql(Queries):
     wake_due_runs: str
 
 
-_STEP_PLAIN = tuple(
-    "name iteration undo_of queue attempt fence generation doubt result code message finish_no probes nudges signal".split()
+_STEP_PLAIN = (
+    "name",
+    "iteration",
+    "undo_of",
+    "queue",
+    "attempt",
+    "fence",
+    "generation",
+    "doubt",
+    "result",
+    "code",
+    "message",
+    "finish_no",
+    "probes",
+    "nudges",
+    "signal",
 )
 _STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at")
-_RUN_PLAIN = tuple(
-    "id tenant saga key definition correlation_id code cause version history_n finish_n wake_at finished_at traceparent".split()
+_RUN_PLAIN = (
+    "id",
+    "tenant",
+    "saga",
+    "key",
+    "definition",
+    "correlation_id",
+    "code",
+    "cause",
+    "version",
+    "history_n",
+    "finish_n",
+    "wake_at",
+    "finished_at",
+    "traceparent",
 )
 
 
@@ -71,15 +98,14 @@ def _instant(value: str | None) -> datetime | None:
 
 
 def _step(row: Mapping[str, Any]) -> Step:
-    times = {name: _instant(row[name]) for name in _STEP_TIMES}
-    plain = {name: row[name] for name in _STEP_PLAIN}
+    fields: dict[str, Any] = {name: row[name] for name in _STEP_PLAIN}
+    fields.update({name: _instant(row[name]) for name in _STEP_TIMES})
     return Step(
         kind=StepKind(row["kind"]),
         state=StepState(row["state"]),
         since=datetime.fromisoformat(row["since"]),
         worker=None if row["worker"] is None else UUID(row["worker"]),
-        **plain,
-        **times,
+        **fields,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 
@@ -72,7 +72,8 @@ class Waker:
             Number of messages written.
         """
         service = self._engine.changes.service
-        async with self._engine.pool.acquire() as connection, connection.transaction():
+        async with self._engine.pool.acquire() as proxy, proxy.transaction():
+            connection = cast("asyncpg.Connection[Any]", proxy)
             steps = await connection.fetch(Sql.wake_due_steps, service, BATCH, self._push)
             runs = await connection.fetch(Sql.wake_due_runs, service, BATCH, self._push)
             rows = [self._row(row, row["name"], row["iteration"], row["generation"]) for row in steps]

@@ -176,7 +176,7 @@ class Worker:
         assert definition is not None, "only runs of known definitions are claimed"
         call = Call(definition, run, step, self._tools)
         inline = InlineClaim(self._lease.id, self._queue, self._goes_on)
-        attributes = {
+        attributes: dict[str, str | int] = {
             "milepost.run": str(run.id),
             "milepost.saga": run.saga,
             "milepost.key": run.key,

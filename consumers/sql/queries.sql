@@ -97,7 +97,7 @@ WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
 INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
     correlation_id, traceparent)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0, milepost.clock() + interval '1 day', $10, $11)
-RETURNING milepost.clock() AS now;
+RETURNING milepost.clock() AS now, wake_at;
 
 -- name: take_lease
 INSERT INTO milepost.worker (id, service, name, roles, queues, definitions, expires_at)
