@@ -81,12 +81,21 @@ def install(environment: Path, tmp_path: Path) -> Callable[..., None]:
     return do
 
 
+IMPORT_ALL = """
+import importlib, pkgutil, milepost
+for name in milepost.__all__:
+    getattr(milepost, name)
+for found in pkgutil.walk_packages(milepost.__path__, "milepost."):
+    if not found.name.startswith(("milepost.examples.", "milepost.tests")):
+        importlib.import_module(found.name)
+print(milepost.__file__)
+"""
+
+
 def check_it_works(environment: Path, home: Path, where: Path) -> None:
-    """The command answers, and the package comes from where it should."""
+    """The command answers, every module finds its files, and the package comes from where it should."""
     assert "migrate" in run(environment / "bin" / "milepost", "--help", where=where)
-    found = run(
-        environment / "bin" / "python", "-c", "import milepost; print(milepost.__file__)", where=where
-    )
+    found = run(environment / "bin" / "python", "-W", "error", "-c", IMPORT_ALL, where=where)
     assert Path(found.strip()).resolve().is_relative_to(home.resolve())
 
 
