@@ -46,7 +46,7 @@ chaos: venv ## Only the tests that kill processes and servers
 	@$(BIN)/python -m pytest tests/chaos
 
 jaeger: venv ## The demo with traces in Jaeger, checked through its query API (first time: builds Jaeger)
-	@$(BIN)/python -m milepost.devstack.jaeger
+	@$(BIN)/python -m milepost.examples.shop.traced
 
 lock: ## Renew requirements.lock from pyproject.toml (UPGRADE=1: newest versions)
 	@$(call python,-m venv build/locker)
