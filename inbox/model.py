@@ -1,0 +1,293 @@
+"""What to do with a batch of records; pure.
+
+A record is handled, parked as a dead letter, or passed by. Its identity and fingerprint decide whether it was there
+before: same identity and fingerprint is a duplicate, same identity and another fingerprint is a reused id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+from ..schemas.envelope import Envelope, NotAnEvent, Record, read_event
+from ..schemas.events import Event
+from ..schemas.ids import event_identity
+from ..schemas.options import Retry
+
+Bound: TypeAlias = tuple[type[Event], Callable[[Any, Any], Awaitable[None]]]
+Find: TypeAlias = Callable[[str], Bound | None]
+
+_MESSAGE = 2_000
+
+
+class Act(Enum):
+    """What a record calls for."""
+
+    HANDLE = "handle"
+    PARK = "park"
+    PASS = "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a record becomes a dead letter.
+
+    Attributes:
+        stage: DECODE before any handler saw it, HANDLE after.
+        code: BAD_HEADER, BAD_JSON, NO_TYPE, NO_VALUE, INVALID_BODY, UNKNOWN_TYPE, TOO_OLD, EVENT_ID_REUSED,
+            HANDLER_FAILED or PROCESS_DIED.
+        recoverable: Whether it may be handled later without another record being sent.
+    """
+
+    stage: Literal["DECODE", "HANDLE"]
+    code: str
+    message: str
+    recoverable: bool
+    attempts: int = 0
+    first_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A record, read.
+
+    Attributes:
+        id: Inbox identity.
+        fingerprint: sha256 over type and canonical data; over the raw value where there is no event.
+        envelope: None when the record is no event.
+        event: The validated body, when it is to be handled.
+        reason: Why it is to be parked, if it is.
+    """
+
+    record: Record
+    id: UUID
+    fingerprint: bytes
+    tenant: str = ""
+    envelope: Envelope | None = None
+    event: Event | None = None
+    handler: Callable[[Any, Any], Awaitable[None]] | None = None
+    reason: Reason | None = None
+
+    @property
+    def act(self) -> Act:
+        """What the record calls for, if it was not there before."""
+        if self.reason is not None:
+            return Act.PARK
+        return Act.PASS if self.handler is None else Act.HANDLE
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is new in a batch.
+
+    Attributes:
+        handle: Items to hand to their handlers, in offset order.
+        park: Items to store as dead letters, with the reason.
+        duplicates: Number of records that were there before.
+    """
+
+    handle: list[Item] = field(default_factory=list)
+    park: list[tuple[Item, Reason]] = field(default_factory=list)
+    duplicates: int = 0
+
+
+REUSED = Reason(
+    "DECODE",
+    "EVENT_ID_REUSED",
+    "an earlier event has the same id and another body; the earlier one counts",
+    recoverable=False,
+)
+
+
+def fingerprint(type: str, data: bytes) -> bytes:
+    """Return sha256 of an event's type and its data as canonical JSON; the order of keys makes no difference.
+
+    Numbers are compared as written, digit by digit, since a float would make unequal amounts equal. Data that is no
+    JSON is taken as it is.
+    """
+    try:
+        value = json.loads(data, parse_float=_written, parse_int=_written, parse_constant=_written)
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        canonical = data
+    return hashlib.sha256(type.encode(errors="surrogatepass") + b"\n" + canonical).digest()
+
+
+def _written(number: str) -> list[str]:
+    # A list of one text cannot come from another JSON value that reads the same but ["#", …] written out.
+    return ["#", number]
+
+
+def read(record: Record, find: Find, *, unknown: Literal["skip", "dead_letter"], oldest: datetime) -> Item:
+    """Read a record and say what it calls for.
+
+    Args:
+        find: Returns event class and handler of a type.
+        unknown: What an event type without a handler calls for.
+        oldest: Events sent before this are TOO_OLD: the inbox may have forgotten them.
+    """
+    try:
+        envelope, data = read_event(record)
+    except NotAnEvent as error:
+        return _poison(record, error.code, str(error))
+    if unstorable(envelope.tenant):
+        return _poison(record, "BAD_HEADER", "its tenant holds U+0000 or a lone surrogate")
+    bound = find(envelope.type)
+    if bound is None and unknown == "skip":
+        return Item(record=record, id=envelope.id, fingerprint=b"", envelope=envelope)
+    base = Item(
+        record=record,
+        id=envelope.id,
+        fingerprint=fingerprint(envelope.type, data),
+        tenant=envelope.tenant,
+        envelope=envelope,
+    )
+    if bound is None:
+        return _parked(base, "UNKNOWN_TYPE", f"no handler takes the type {envelope.type}", recoverable=True)
+    return _validated(base, data, bound, oldest)
+
+
+def _validated(base: Item, data: bytes, bound: Bound, oldest: datetime) -> Item:
+    if 0 <= base.record.timestamp_ms < oldest.timestamp() * 1000:
+        return _parked(
+            base,
+            "TOO_OLD",
+            f"it was sent before {oldest.isoformat()}, so the inbox may no longer know whether it was applied",
+            recoverable=False,
+        )
+    kind, handler = bound
+    try:
+        event = kind.model_validate_json(data)
+    except Exception as error:  # a user's validator may raise anything
+        return _parked(base, "INVALID_BODY", f"it is no {kind.__name__}: {error}", recoverable=True)
+    return replace(base, event=event, handler=handler)
+
+
+def oldest_kept(now: datetime, keep: timedelta) -> datetime:
+    """Return the instant before which the inbox may have forgotten what it applied."""
+    return now - keep
+
+
+def candidates(items: Iterable[Item]) -> list[Item]:
+    """Return the items that need an inbox row: one per identity, sorted by it, so that no two batches deadlock."""
+    first: dict[UUID, Item] = {}
+    for item in items:
+        if item.act is not Act.PASS:
+            first.setdefault(item.id, item)
+    return sorted(first.values(), key=lambda item: item.id)
+
+
+def plan(items: Sequence[Item], inserted: set[UUID], stored: Mapping[UUID, bytes]) -> Plan:
+    """Sort a batch into new, repeated and reused.
+
+    Args:
+        items: In offset order.
+        inserted: Identities whose inbox row is new.
+        stored: Fingerprints of those whose row was there.
+
+    Raises:
+        LookupError: An identity is in neither; its row was removed meanwhile, so that the batch is to be tried again.
+    """
+    found = Plan()
+    seen = dict(stored)
+    for item in items:
+        if item.act is Act.PASS:
+            continue
+        known = seen.get(item.id)
+        if known is None:
+            if item.id not in inserted:
+                raise LookupError(f"the inbox row of {item.id} vanished")
+            seen[item.id] = item.fingerprint
+            if item.reason is None:
+                found.handle.append(item)
+            else:
+                found.park.append((item, item.reason))
+        elif known == item.fingerprint:
+            found.duplicates += 1
+        else:
+            found.park.append((item, REUSED))
+    return found
+
+
+def split(items: Sequence[Item], failed: Item | None) -> list[tuple[bool, Sequence[Item]]]:
+    """Return the pieces to try after a handler failed in a batch, each with whether it goes one by one.
+
+    Args:
+        failed: The item whose handler raised; None when only the commit told.
+    """
+    if failed is None:
+        return [(True, items)]
+    at = next(n for n, item in enumerate(items) if item is failed)
+    pieces = [(False, items[:at]), (True, items[at : at + 1]), (False, items[at + 1 :])]
+    return [piece for piece in pieces if piece[1]]
+
+
+def suspected(items: Sequence[Item], suspect: int) -> list[tuple[bool, Sequence[Item]]]:
+    """Return the pieces of a batch: one by one up to and including the offset `suspect`, then together."""
+    several = [item.record.offset <= suspect for item in items]
+    n = sum(several)
+    return [piece for piece in ((True, items[:n]), (False, items[n:])) if piece[1]]
+
+
+def may_retry(retry: Retry, attempts: int, first_at: datetime, now: datetime) -> bool:
+    """Tell whether an event that failed `attempts` times may be tried again."""
+    return attempts < retry.attempts and (retry.within is None or now - first_at < retry.within)
+
+
+def delay(retry: Retry, attempts: int, dice: float) -> float:
+    """Return the seconds to wait after the failure number `attempts`, with full jitter.
+
+    Args:
+        dice: Uniform in [0, 1).
+
+    Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+    """
+    bound = min(
+        retry.cap.total_seconds(), retry.first.total_seconds() * retry.factor ** min(attempts - 1, 60)
+    )
+    return bound * dice
+
+
+def letter_id(scope: str, record: Record) -> UUID:
+    """Return the id of a record's dead letter, the same each time, so that a redelivered record has one."""
+    where = f"{record.partition}:{record.offset}:{record.timestamp_ms}"
+    return event_identity("", f"letter:{scope}:{record.topic}", where)
+
+
+def sent_at(record: Record) -> datetime | None:
+    """Return the record's timestamp, if it has one that a calendar can hold."""
+    if record.timestamp_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def unstorable(text: str) -> bool:
+    """Tell whether PostgreSQL text cannot hold this: U+0000 or a lone surrogate."""
+    return "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def for_people(text: str) -> str:
+    """Return a message shortened, and without what PostgreSQL text cannot hold."""
+    return text[:_MESSAGE].replace("\x00", "\ufffd").encode(errors="replace").decode()
+
+
+def _poison(record: Record, code: str, message: str) -> Item:
+    return Item(
+        record=record,
+        id=event_identity("", f"kafka:{record.topic}", f"{record.partition}:{record.offset}"),
+        fingerprint=hashlib.sha256(record.value or b"").digest(),
+        reason=Reason("DECODE", code, message, recoverable=False),
+    )
+
+
+def _parked(base: Item, code: str, message: str, *, recoverable: bool) -> Item:
+    return replace(base, reason=Reason("DECODE", code, message, recoverable))

@@ -1,0 +1,84 @@
+-- The inbox: what each consumer has applied, how far it has read, and what it could not handle.
+
+-- name: positions
+SELECT p.topic, p.partition, p.next_offset
+FROM unnest($2::text[], $3::integer[]) AS given (topic, partition)
+JOIN milepost.consumer_position AS p
+    ON p.consumer = $1 AND p.topic = given.topic AND p.partition = given.partition;
+
+-- name: suspects
+-- Batches and single events that somebody began and nobody finished.
+SELECT a.topic, a.partition, a."offset"
+FROM unnest($2::text[], $3::integer[]) AS given (topic, partition)
+JOIN milepost.inbox_attempt AS a
+    ON a.consumer = $1 AND a.topic = given.topic AND a.partition = given.partition
+LEFT JOIN milepost.consumer_position AS p
+    ON p.consumer = a.consumer AND p.topic = a.topic AND p.partition = a.partition
+WHERE a."offset" >= coalesce(p.next_offset, 0);
+
+-- name: begin_batch
+-- Not flushed to disk: it has to survive this process, not the database's host.
+INSERT INTO milepost.inbox_attempt AS a (consumer, topic, partition, "offset", attempts)
+SELECT $1, $2, $3, $4, 0
+FROM (SELECT set_config('synchronous_commit', 'off', true) AS level) AS unflushed
+WHERE unflushed.level IS NOT NULL
+ON CONFLICT (consumer, topic, partition)
+    DO UPDATE SET "offset" = EXCLUDED."offset", attempts = 0, first_at = EXCLUDED.first_at;
+
+-- name: begin_attempt
+INSERT INTO milepost.inbox_attempt AS a (consumer, topic, partition, "offset", attempts)
+SELECT $1, $2, $3, $4, 1
+FROM (SELECT set_config('synchronous_commit', 'off', true) AS level) AS unflushed
+WHERE unflushed.level IS NOT NULL
+ON CONFLICT (consumer, topic, partition)
+    DO UPDATE SET
+        "offset" = EXCLUDED."offset",
+        attempts = CASE WHEN a."offset" = EXCLUDED."offset" THEN greatest(1, a.attempts + $5) ELSE 1 END,
+        first_at = CASE WHEN a."offset" = EXCLUDED."offset" AND a.attempts > 0 THEN a.first_at
+                        ELSE EXCLUDED.first_at END
+RETURNING attempts, first_at;
+
+-- name: hand_back
+-- A try that was called off counts neither as a failure nor as a death.
+UPDATE milepost.inbox_attempt
+SET attempts = greatest(0, attempts - 1), "offset" = CASE WHEN attempts > 1 THEN "offset" ELSE -1 END
+WHERE consumer = $1 AND topic = $2 AND partition = $3 AND "offset" = $4;
+
+-- name: end_attempt
+DELETE FROM milepost.inbox_attempt
+WHERE consumer = $1 AND topic = $2 AND partition = $3 AND "offset" = $4;
+
+-- name: insert_inbox
+INSERT INTO milepost.inbox (consumer, event_id, tenant, fingerprint, outcome, topic, partition, "offset")
+SELECT $1, given.event_id, given.tenant, given.fingerprint, given.outcome, $6, $7, given."offset"
+FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::text[], $8::bigint[])
+    AS given (event_id, tenant, fingerprint, outcome, "offset")
+ON CONFLICT DO NOTHING
+RETURNING event_id;
+
+-- name: fingerprints
+SELECT event_id, fingerprint
+FROM milepost.inbox
+WHERE consumer = $1 AND event_id = ANY ($2::uuid[]);
+
+-- name: move_position
+INSERT INTO milepost.consumer_position AS p (consumer, topic, partition, next_offset)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (consumer, topic, partition)
+    DO UPDATE SET next_offset = EXCLUDED.next_offset, at = EXCLUDED.at
+    WHERE p.next_offset < EXCLUDED.next_offset;
+
+-- name: insert_letters
+INSERT INTO milepost.dead_letter (id, tenant, scope, event_id, topic, partition, "offset", key, value, headers,
+                                  sent_at, stage, code, message, attempts, first_failed_at, last_failed_at,
+                                  recoverable)
+SELECT given.id, given.tenant, $1, given.event_id, given.topic, given.partition, given."offset", given.key,
+       given.value, given.headers, given.sent_at, given.stage, given.code, given.message, given.attempts,
+       coalesce(given.first_at, clock.now), clock.now, given.recoverable
+FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::integer[], $7::bigint[], $8::bytea[], $9::bytea[],
+            $10::bytea[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::integer[],
+            $16::timestamptz[], $17::boolean[])
+         AS given (id, tenant, event_id, topic, partition, "offset", key, value, headers, sent_at, stage, code,
+                   message, attempts, first_at, recoverable),
+     (SELECT milepost.clock() AS now) AS clock
+ON CONFLICT (id) DO NOTHING;

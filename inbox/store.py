@@ -1,0 +1,170 @@
+"""The inbox's SQL."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from ..schemas.envelope import Record
+from ..streams.queries import Queries
+from .model import Act, Item, Reason, for_people, letter_id, sent_at
+
+if TYPE_CHECKING:
+    import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
+
+    Executor: TypeAlias = asyncpg.Pool[Any] | asyncpg.Connection[Any] | PoolConnectionProxy[Any]
+
+Partition: TypeAlias = tuple[str, int]
+
+
+class _Sql(Queries):
+    positions: str
+    suspects: str
+    begin_batch: str
+    begin_attempt: str
+    hand_back: str
+    end_attempt: str
+    insert_inbox: str
+    fingerprints: str
+    move_position: str
+    insert_letters: str
+
+
+class InboxStore:
+    """Rows of one consumer.
+
+    Args:
+        consumer: The inbox identity.
+    """
+
+    def __init__(self, consumer: str) -> None:
+        self._consumer = consumer
+        self.scope = f"consumer:{consumer}"
+
+    async def positions(self, executor: Executor, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Return the stored next offsets of those partitions that have one."""
+        rows = await executor.fetch(_Sql.positions, self._consumer, *_columns(partitions))
+        return {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
+
+    async def suspects(self, executor: Executor, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Return, by partition, the offset up to which somebody began and did not finish."""
+        rows = await executor.fetch(_Sql.suspects, self._consumer, *_columns(partitions))
+        return {(row["topic"], row["partition"]): row["offset"] for row in rows}
+
+    async def begin_batch(self, executor: Executor, last: Record) -> None:
+        """Commit that a batch up to `last` has begun."""
+        await executor.execute(_Sql.begin_batch, self._consumer, *_place(last))
+
+    async def begin_attempt(
+        self, executor: Executor, record: Record, *, counts: bool
+    ) -> tuple[int, datetime]:
+        """Commit that a record is being tried alone.
+
+        Args:
+            counts: False when the try before was called off, so that this one takes its number.
+
+        Returns:
+            Number of this try, from 1, and when the first one began.
+        """
+        row = await executor.fetchrow(_Sql.begin_attempt, self._consumer, *_place(record), int(counts))
+        assert row is not None
+        return row["attempts"], row["first_at"]
+
+    async def hand_back(self, executor: Executor, record: Record) -> None:
+        """Commit that what began with `record` was called off."""
+        await executor.execute(_Sql.hand_back, self._consumer, *_place(record))
+
+    async def end_attempt(self, executor: Executor, record: Record) -> None:
+        """Remove the mark of a try."""
+        await executor.execute(_Sql.end_attempt, self._consumer, *_place(record))
+
+    async def insert(
+        self, executor: Executor, items: Sequence[Item], outcomes: Mapping[UUID, str]
+    ) -> set[UUID]:
+        """Insert inbox rows of one partition, in the given order; rows that are there stay.
+
+        Args:
+            outcomes: APPLIED or PARKED by identity, where it is not the item's own.
+
+        Returns:
+            Identities that are new.
+        """
+        if not items:
+            return set()
+        first = items[0].record
+        rows = await executor.fetch(
+            _Sql.insert_inbox,
+            self._consumer,
+            [item.id for item in items],
+            [item.tenant for item in items],
+            [item.fingerprint for item in items],
+            [outcomes.get(item.id) or ("PARKED" if item.act is Act.PARK else "APPLIED") for item in items],
+            first.topic,
+            first.partition,
+            [item.record.offset for item in items],
+        )
+        return {row["event_id"] for row in rows}
+
+    async def fingerprints(self, executor: Executor, ids: Sequence[UUID]) -> dict[UUID, bytes]:
+        """Return the fingerprints of those identities that have a row."""
+        if not ids:
+            return {}
+        rows = await executor.fetch(_Sql.fingerprints, self._consumer, list(ids))
+        return {row["event_id"]: row["fingerprint"] for row in rows}
+
+    async def move_position(self, executor: Executor, last: Record) -> None:
+        """Store that everything up to `last` is done; never moves back."""
+        await executor.execute(
+            _Sql.move_position, self._consumer, last.topic, last.partition, last.offset + 1
+        )
+
+    async def insert_letters(self, executor: Executor, parked: Sequence[tuple[Item, Reason]]) -> None:
+        """Store dead letters; one that is there stays as it is."""
+        if not parked:
+            return
+        await executor.execute(
+            _Sql.insert_letters,
+            self.scope,
+            [letter_id(self.scope, item.record) for item, _ in parked],
+            [item.tenant for item, _ in parked],
+            [item.id for item, _ in parked],
+            [item.record.topic for item, _ in parked],
+            [item.record.partition for item, _ in parked],
+            [item.record.offset for item, _ in parked],
+            [item.record.key for item, _ in parked],
+            [item.record.value for item, _ in parked],
+            [pack_headers(item.record.headers) for item, _ in parked],
+            [sent_at(item.record) for item, _ in parked],
+            [reason.stage for _, reason in parked],
+            [reason.code for _, reason in parked],
+            [for_people(reason.message) for _, reason in parked],
+            [reason.attempts for _, reason in parked],
+            [reason.first_at for _, reason in parked],
+            [reason.recoverable for _, reason in parked],
+        )
+
+
+def pack_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Return headers as JSON pairs of name and base64 value (or null), so that any bytes survive."""
+    pairs = [
+        [name, None if value is None else base64.b64encode(value).decode("ascii")] for name, value in headers
+    ]
+    return json.dumps(pairs).encode("ascii")
+
+
+def unpack_headers(packed: bytes) -> list[tuple[str, bytes | None]]:
+    """Return what `pack_headers` packed."""
+    return [(name, None if text is None else base64.b64decode(text)) for name, text in json.loads(packed)]
+
+
+def _columns(partitions: Sequence[Partition]) -> tuple[list[str], list[int]]:
+    return [topic for topic, _ in partitions], [number for _, number in partitions]
+
+
+def _place(record: Record) -> tuple[str, int, int]:
+    return record.topic, record.partition, record.offset
