@@ -143,9 +143,7 @@ class Assembly:
 
     def _intake(self, name: str, consumer: Consumer) -> Role:
         service = self.service
-        intake = Intake(
-            consumer, self.database, publish_in, clock=service.clock, ids=service.ids, dice=service.randomness
-        )
+        intake = Intake(consumer, self.database, publish_in, clock=service.clock, dice=service.randomness)
         return GroupReader(
             name=name,
             kafka=service.settings.kafka,
