@@ -36,7 +36,7 @@ check: venv ## Lint, format, types and the arrows between the rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p milepost
-	$(BIN)/mypy tests .ci
+	$(BIN)/mypy tests .ci/make_venv.py
 	$(BIN)/lint-imports
 
 bench: venv ## Throughput and latency, with the machine they were measured on

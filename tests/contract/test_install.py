@@ -2,84 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.support.house import ROOT, copy_to, folder_of, packages, sources
-
-FRESH = {
-    name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "MILEPOST_"))
-}
-
-
-def run(*command: str | Path, where: Path) -> str:
-    """Run a program outside the repository; its output must say why when it fails."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=where, env=FRESH, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
-
-
-@pytest.fixture(scope="session")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project in a folder whose name is no Python name."""
-    return copy_to(tmp_path_factory.mktemp("clone") / "x-y")
-
-
-@pytest.fixture(scope="session")
-def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the copy."""
-    dist = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "-o", dist, ".", where=clone)
-    (built,) = dist.glob("milepost-*.whl")
-    return built
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> Path:
-    """A new environment's folder. A path file lends it this one's packages; this one's own milepost stays unseen."""
-    folder = tmp_path / "env"
-    venv.EnvBuilder(symlinks=True).create(folder)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    lent = folder / "lib" / version / "site-packages" / "lent.pth"
-    lent.write_text(sysconfig.get_path("purelib") + "\n")
-    return folder
-
-
-@pytest.fixture
-def install(environment: Path, tmp_path: Path) -> Callable[..., None]:
-    """Installs something into the new environment, without dependencies."""
-
-    def do(*what: str | Path) -> None:
-        pip = (
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            environment / "bin" / "python",
-            "--disable-pip-version-check",
-        )
-        run(
-            *pip,
-            "install",
-            "-q",
-            "--no-deps",
-            "--no-build-isolation",
-            "--ignore-installed",
-            *what,
-            where=tmp_path,
-        )
-
-    return do
-
+from tests.support.house import ROOT, folder_of, packages, run, sources
 
 IMPORT_ALL = """
 import importlib, pkgutil, milepost

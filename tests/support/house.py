@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+FRESH = {
+    name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "MILEPOST_"))
+}
 
 
 def project() -> dict[str, Any]:
@@ -51,3 +55,24 @@ def copy_to(folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((ROOT / name).read_bytes())
     return folder
+
+
+def run(*command: str | Path, where: Path, **variables: str) -> str:
+    """Run a program that knows nothing of this environment's variables.
+
+    Args:
+        where: the folder it runs in.
+        variables: what it gets beside the rest.
+
+    Returns:
+        What it wrote to stdout.
+
+    Raises:
+        AssertionError: it failed; the end of its output is in it.
+    """
+    words = [str(word) for word in command]
+    done = subprocess.run(
+        words, cwd=where, env=FRESH | variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout

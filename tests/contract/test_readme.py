@@ -1,0 +1,54 @@
+"""The README's quickstart, word for word: types hold against the installed wheel, and its test passes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.house import ROOT, run
+
+GIVEN = Path(__file__).parent / "data" / "shop"
+BLOCK = re.compile(r"^```python\n# (shop/\S+\.py).*?\n(.*?)^```$", re.M | re.S)
+
+
+@pytest.fixture
+def quickstart(tmp_path: Path) -> Path:
+    """The folder in which a reader of the README has written what it says, beside clients and tables of their own."""
+    folder = tmp_path / "quickstart"
+    blocks = dict(BLOCK.findall((ROOT / "README.md").read_text()))
+    assert len(blocks) == 4
+    for name, text in blocks.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    shutil.copy(GIVEN / "clients.py", folder / "shop")
+    shutil.copy(GIVEN / "tables.py", folder / "shop")
+    shutil.copy(GIVEN / "fakes.py", folder / "shop" / "tests")
+    (folder / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\nasyncio_mode = "auto"\npythonpath = ["."]\n'
+    )
+    return folder
+
+
+def test_it_type_checks_against_the_installed_wheel(
+    quickstart: Path, wheel: Path, environment: Path, install: Callable[..., None]
+) -> None:
+    install(wheel)
+    python = environment / "bin" / "python"
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--explicit-package-bases", "--config-file=")
+    run(*mypy, "--python-executable", python, "shop", where=quickstart)
+
+
+def test_its_test_passes(
+    quickstart: Path, wheel: Path, environment: Path, install: Callable[..., None]
+) -> None:
+    install(wheel)
+    python = environment / "bin" / "python"
+    nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    said = run(python, "-m", "pytest", "shop", where=quickstart, MILEPOST_DATABASE_URL=nowhere)
+    assert "1 passed" in said
