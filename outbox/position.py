@@ -57,6 +57,12 @@ class Page:
     behind: int
 
 
+def parse_snapshot(text: str) -> Snapshot:
+    """Read a pg_snapshot's text, xmin:xmax:xip,xip,…"""
+    xmin, xmax, running = text.split(":")
+    return int(xmin), int(xmax), tuple(map(int, running.split(","))) if running else ()
+
+
 def contiguous(page: Page, done: Container[int]) -> Position:
     """Return how far a page that was done in part has come without a gap.
 

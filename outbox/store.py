@@ -11,3 +11,28 @@ class Sql(Queries):
     lock_keys: str
     insert_rows: str
     known_topics: str
+    ensure_lease: str
+    take_lease: str
+    renew_lease: str
+    release_lease: str
+    fence: str
+    load_position: str
+    system_identifier: str
+    write_position: str
+    trim_positions: str
+    force_plan: str
+    begin_read: str
+    end_read: str
+    read_new: str
+    find_floors: str
+    read_page: str
+    load_holds: str
+    load_policy: str
+    park_rows: str
+    add_hold: str
+    held_letters: str
+    resolve_letters: str
+    move_letters: str
+    release_hold: str
+    oldest_unsent: str
+    lease_state: str

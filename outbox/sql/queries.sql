@@ -99,7 +99,7 @@ COMMIT;
 
 -- Rows that this statement's snapshot sees and the previous one ($1 its xmax, $2 its running transactions) did not:
 -- two index scans, never an OR. More rows than $3 or bytes than $4 are only announced; find_floors and read_page
--- bring them in pages. The first row carries the snapshot and the measure.
+-- bring them in pages. The first row, of number 0, says in topic whether the rest fitted, and in headers the snapshot.
 -- name: read_new
 WITH candidate AS MATERIALIZED (
     (SELECT seq, topic, aggregateid, payload, headers FROM milepost.outbox
@@ -109,14 +109,13 @@ WITH candidate AS MATERIALIZED (
      WHERE xid = ANY ($2::xid8[]) ORDER BY xid LIMIT $3::bigint + 1)
 ), measure AS MATERIALIZED (
     SELECT count(*) <= $3::bigint AND coalesce(sum(octet_length(payload)), 0) <= $4::bigint AS fits FROM candidate
-), page AS (
-    SELECT row_number() OVER (ORDER BY seq) AS n, candidate.* FROM candidate, measure WHERE measure.fits
 )
-SELECT page.seq, page.topic, page.aggregateid, page.payload, page.headers::text,
-       CASE WHEN coalesce(page.n, 1) = 1 THEN pg_catalog.pg_current_snapshot() END AS snapshot,
-       measure.fits
-FROM measure LEFT JOIN page ON true
-ORDER BY page.n;
+SELECT 0::bigint AS seq, measure.fits::text AS topic, NULL::text AS aggregateid, NULL::bytea AS payload,
+       pg_catalog.pg_current_snapshot()::text AS headers
+FROM measure
+UNION ALL
+SELECT seq, topic, aggregateid, payload, headers::text FROM candidate WHERE (SELECT fits FROM measure)
+ORDER BY seq;
 
 -- How many rows lie between two snapshots after $4, and from where: those of transactions that began after the
 -- previous snapshot, and the late ones of transactions that were already running then. seq + 0 keeps min() off
@@ -163,3 +162,71 @@ SELECT seq, topic, aggregateid, payload, headers::text
 FROM page
 WHERE coalesce(bytes_before, 0) < $7::bigint
 ORDER BY seq;
+
+-- parking --------------------------------------------------------------------------------------------
+
+-- name: load_holds
+SELECT scope, topic, key, reason FROM milepost.hold WHERE scope IN ('relay:topic', 'relay:key');
+
+-- name: load_policy
+SELECT name FROM milepost.topic WHERE on_park = 'hold';
+
+-- The letter's id is the event's: parking a row twice leaves one letter. Headers are kept as the JSON they were.
+-- name: park_rows
+INSERT INTO milepost.dead_letter (id, tenant, scope, event_id, topic, seq, key, value, headers, sent_at, stage,
+                                  code, message, attempts, first_failed_at, last_failed_at, recoverable)
+SELECT outbox.id, outbox.tenant, parked.scope, outbox.id, outbox.topic, outbox.seq,
+       convert_to(outbox.aggregateid, 'UTF8'), outbox.payload, convert_to(outbox.headers::text, 'UTF8'),
+       outbox.created_at, 'RELAY', parked.code, parked.message, 1, milepost.clock(), milepost.clock(), true
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS parked (seq, scope, code, message)
+     JOIN milepost.outbox ON outbox.seq = parked.seq
+ON CONFLICT (id) DO NOTHING;
+
+-- name: add_hold
+INSERT INTO milepost.hold (scope, topic, key, reason) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING;
+
+-- name: held_letters
+SELECT seq, topic, convert_from(key, 'UTF8') AS aggregateid, value AS payload, convert_from(headers, 'UTF8') AS headers
+FROM milepost.dead_letter
+WHERE scope = 'relay:topic' AND topic = $1 AND status IN ('OPEN', 'RETRY_PENDING')
+ORDER BY seq
+LIMIT $2;
+
+-- name: resolve_letters
+UPDATE milepost.dead_letter SET status = 'RESOLVED'
+WHERE scope = 'relay:topic' AND topic = $1 AND seq = ANY ($2::bigint[]) AND status IN ('OPEN', 'RETRY_PENDING');
+
+-- A row that waited for its topic and then proves too large is parked like any other of its kind.
+-- name: move_letters
+UPDATE milepost.dead_letter
+SET scope = parked.scope, code = parked.code, message = parked.message, attempts = attempts + 1,
+    last_failed_at = milepost.clock()
+FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[]) AS parked (seq, scope, code, message)
+WHERE dead_letter.scope = 'relay:topic' AND dead_letter.topic = $1 AND dead_letter.seq = parked.seq;
+
+-- name: release_hold
+DELETE FROM milepost.hold
+WHERE scope = 'relay:topic' AND topic = $1
+  AND NOT EXISTS (SELECT FROM milepost.dead_letter AS letter
+                  WHERE letter.scope = 'relay:topic' AND letter.topic = $1
+                    AND letter.status IN ('OPEN', 'RETRY_PENDING'))
+RETURNING true;
+
+-- state ----------------------------------------------------------------------------------------------
+
+-- Rows that a position leaves unsent, counted up to $5 each way, and the age of the oldest of them in seconds.
+-- name: oldest_unsent
+WITH unsent AS MATERIALIZED (
+    (SELECT created_at FROM milepost.outbox
+     WHERE xid >= $1::xid8 AND NOT (seq <= $4::bigint AND pg_catalog.pg_visible_in_snapshot(xid, $3))
+     ORDER BY xid LIMIT $5::bigint)
+    UNION ALL
+    (SELECT created_at FROM milepost.outbox
+     WHERE xid = ANY ($2::xid8[]) AND NOT (seq <= $4::bigint AND pg_catalog.pg_visible_in_snapshot(xid, $3))
+     ORDER BY xid LIMIT $5::bigint)
+)
+SELECT count(*) AS lag, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS oldest_seconds FROM unsent;
+
+-- name: lease_state
+SELECT owner, epoch, extract(epoch FROM expires_at - milepost.clock())::float8 AS remaining_seconds
+FROM milepost.outbox_lease WHERE outbox = $1;

@@ -1,0 +1,235 @@
+"""Reading the outbox by the difference of two snapshots, and the log of how far it has been sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from ..schemas.errors import StateError
+from .position import Page, Position, Row, Snapshot, parse_snapshot
+from .store import Sql
+
+#: Rows and bytes of a page: what may be repeated after a kill, and what the relay holds in memory twice.
+PAGE_ROWS = 4000
+PAGE_BYTES = 4_000_000
+#: Up to so many rows of late transactions are sorted per page; more are found by walking the numbers.
+_FEW = 5000
+#: Positions that are kept behind the newest one.
+_KEPT = 100
+
+
+@dataclass(slots=True)
+class _Tick:
+    """A tick too large for one page, being read."""
+
+    current: Snapshot
+    last_seq: int
+    fresh_from: int
+    late: tuple[int, ...]
+    left: int
+
+
+class Reader:
+    """Brings unsent rows in pages, each transaction's when it is first seen to have committed.
+
+    No transaction stays open between two pages.
+
+    Args:
+        connection: Used by nobody else meanwhile.
+        position: Where to go on.
+        timeout: Longest wait for one statement, in seconds.
+    """
+
+    def __init__(
+        self,
+        connection: asyncpg.Connection[Any],
+        position: Position,
+        *,
+        timeout: float,
+        page_rows: int = PAGE_ROWS,
+        page_bytes: int = PAGE_BYTES,
+    ) -> None:
+        self._connection = connection
+        self._previous = position.previous
+        self._resumed = None if position.settled else position
+        self._tick: _Tick | None = None
+        self._timeout = timeout
+        self._rows = page_rows
+        self._bytes = page_bytes
+
+    async def read(self) -> Page | Position:
+        """Return the next page, or, when there is nothing, the position that this shows."""
+        if self._resumed is not None:
+            resumed, self._resumed = self._resumed, None
+            await self._open_tick(resumed.current, resumed.last_seq)
+        if self._tick is None:
+            head, *rows = await self._fetch(Sql.read_new, *self._since(), self._rows, self._bytes)
+            current = parse_snapshot(head["headers"])
+            if head["topic"] == "true":
+                return self._small(current, rows)
+            await self._open_tick(current, 0)
+        return await self._next_page()
+
+    def _since(self) -> tuple[int, list[int]]:
+        return self._previous[1], list(self._previous[2])
+
+    def _small(self, current: Snapshot, rows: Sequence[asyncpg.Record]) -> Page | Position:
+        before = Position(self._previous, current)
+        self._previous = current
+        after = Position(current, current)
+        return Page(list(map(Row._make, rows)), before, after, 0) if rows else after
+
+    async def _open_tick(self, current: Snapshot, last_seq: int) -> None:
+        xmax, running = self._since()
+        found = (await self._fetch(Sql.find_floors, xmax, current[1], running, last_seq, current))[0]
+        floors = [floor for floor in (found["fresh_floor"], found["late_floor"]) if floor is not None]
+        few = found["late"] <= _FEW
+        fresh_floor = found["fresh_floor"] if few else min(floors, default=None)
+        self._tick = _Tick(
+            current=current,
+            last_seq=last_seq,
+            fresh_from=last_seq if fresh_floor is None else max(last_seq, fresh_floor - 1),
+            late=tuple(running) if few else (),
+            left=found["fresh"] + found["late"],
+        )
+
+    async def _next_page(self) -> Page | Position:
+        tick = self._tick
+        if tick is None or not tick.left:
+            return self._close_tick()
+        rows = await self._fetch(
+            Sql.read_page,
+            max(tick.fresh_from, tick.last_seq),
+            self._previous,
+            tick.current,
+            list(tick.late),
+            tick.last_seq,
+            min(self._rows, tick.left),
+            self._bytes,
+        )
+        if not rows:
+            return self._close_tick()
+        before = Position(self._previous, tick.current, tick.last_seq)
+        tick.last_seq = rows[-1]["seq"]
+        tick.left -= len(rows)
+        after = Position(self._previous, tick.current, tick.last_seq)
+        if not tick.left:
+            after = self._close_tick()
+        return Page(list(map(Row._make, rows)), before, after, tick.left)
+
+    def _close_tick(self) -> Position:
+        if self._tick is not None:
+            self._previous, self._tick = self._tick.current, None
+        return Position(self._previous, self._previous)
+
+    async def _fetch(self, query: str, *arguments: object) -> list[asyncpg.Record]:
+        await self._connection.execute(Sql.begin_read, timeout=self._timeout)
+        try:
+            return await self._connection.fetch(query, *arguments, timeout=self._timeout)
+        finally:
+            await self._connection.execute(Sql.end_read, timeout=self._timeout)
+
+
+class PositionLog:
+    """The insert-only log of positions, as one leader writes it.
+
+    Rows of an older epoch that are inserted later are never looked at again: the newest epoch comes first.
+
+    Args:
+        connection: Used by nobody else meanwhile.
+        epoch: The leader's.
+    """
+
+    def __init__(
+        self, connection: asyncpg.Connection[Any], outbox: str, epoch: int, *, timeout: float
+    ) -> None:
+        self._connection = connection
+        self._outbox = outbox
+        self._epoch = epoch
+        self._timeout = timeout
+        self._n = 0
+        self._system = 0
+
+    async def load(self) -> Position:
+        """Return the newest position, or one before everything.
+
+        Raises:
+            StateError: MP411 when it was written by another database cluster: this one is a copy, in which
+                old transaction numbers mean nothing.
+        """
+        self._system = await self._connection.fetchval(Sql.system_identifier, timeout=self._timeout)
+        found = await self._connection.fetchrow(Sql.load_position, self._outbox, timeout=self._timeout)
+        if found is None:
+            return Position()
+        if found["system_identifier"] != self._system:
+            raise StateError(
+                "MP411",
+                f"relay: the outbox was last sent by the database cluster {found['system_identifier']}, and "
+                f"this one is {self._system}: a restored dump or an upgraded copy, in which the stored "
+                "transaction numbers mean nothing. Nothing is sent, because rows could be lost or sent again "
+                "in the original's name. Point MILEPOST_DATABASE_URL at the original database, or restore a "
+                "physical backup of it.",
+            )
+        return Position(found["previous"], found["current"], found["last_seq"])
+
+    async def write(self, position: Position) -> None:
+        """Store a position; when this returns, it and every row read before it survive a crash."""
+        self._n += 1
+        await self._connection.execute(
+            Sql.write_position,
+            self._outbox,
+            self._epoch,
+            self._n,
+            position.previous,
+            position.current,
+            position.last_seq,
+            self._system,
+            timeout=self._timeout,
+        )
+
+    async def trim(self) -> None:
+        """Delete old positions but for the last hundred of this epoch."""
+        await self._connection.execute(
+            Sql.trim_positions, self._outbox, self._epoch, self._n - _KEPT, timeout=self._timeout
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxState:
+    """How an outbox stands, for people.
+
+    Attributes:
+        owner: The leading relay, None when nobody leads.
+        lag: Rows not yet sent, counted up to 100,000.
+        oldest_seconds: Age of the oldest of them; None when there is none.
+    """
+
+    owner: UUID | None
+    epoch: int
+    lag: int
+    oldest_seconds: float | None
+
+
+async def outbox_state(connection: asyncpg.Connection[Any], outbox: str = "outbox") -> OutboxState:
+    """Return who relays an outbox and what is still unsent, by the stored position."""
+    async with connection.transaction(readonly=True):
+        await connection.execute(Sql.force_plan)
+        lease = await connection.fetchrow(Sql.lease_state, outbox)
+        found = await connection.fetchrow(Sql.load_position, outbox)
+        position = (
+            Position() if found is None else Position(found["previous"], found["current"], found["last_seq"])
+        )
+        (unsent,) = await connection.fetch(Sql.oldest_unsent, *_unsent_since(position))
+    if lease is None:
+        return OutboxState(None, 0, unsent["lag"], unsent["oldest_seconds"])
+    owner = lease["owner"] if lease["remaining_seconds"] > 0 else None
+    return OutboxState(owner, lease["epoch"], unsent["lag"], unsent["oldest_seconds"])
+
+
+def _unsent_since(position: Position) -> tuple[int, list[int], Snapshot, int, int]:
+    previous, current = position.previous, position.current
+    return previous[1], list(previous[2]), current, position.last_seq, 100_000

@@ -1,0 +1,262 @@
+"""One idempotent aiokafka producer with bounds that aiokafka does not have.
+
+aiokafka 0.14 waits without bound for a broker that is away (send, stop), retries an idempotent batch for
+ever, and after a failed batch its sequence numbers are broken. Here every wait has a deadline, and a producer
+that failed once is thrown away with all that it still meant to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from itertools import zip_longest
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+)
+
+from ..schemas.ids import Clock
+from .encode import BATCH_BYTES, Batch, TopicPartition
+
+TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+_OPEN_WITHIN = 5.0
+_LOOK_UPS = 3
+_LOOK_AGAIN = 0.1
+_SLICE = 0.25
+
+
+class SendFailed(Exception):
+    """A page did not get through in whole; the producer is of no more use.
+
+    Attributes:
+        done: Numbers of the rows that were acknowledged all the same.
+        refused: Batches that the broker will never take, with their partition and its error.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        done: Collection[int] = (),
+        refused: Iterable[tuple[TopicPartition, Batch, Exception]] = (),
+    ) -> None:
+        super().__init__(reason)
+        self.done = set(done)
+        self.refused = list(refused)
+
+
+class Producer:
+    """Sends whole batches and says what was acknowledged.
+
+    Args:
+        kafka: Bootstrap servers, host:port, comma-separated.
+        delivery_timeout: Longest wait for the acknowledgement of a page.
+    """
+
+    def __init__(self, kafka: str, *, clock: Clock, delivery_timeout: timedelta) -> None:
+        self._clock = clock
+        self._timeout = delivery_timeout.total_seconds()
+        self._producer: Any = AIOKafkaProducer(
+            bootstrap_servers=kafka,
+            client_id="milepost-relay",
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+            max_batch_size=BATCH_BYTES,
+            request_timeout_ms=max(1, int(self._timeout * 1000)),
+        )
+        self._failed = False
+        self.partitions: dict[str, int] = {}
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            SendFailed: Not within five seconds.
+        """
+        try:
+            async with asyncio.timeout(_OPEN_WITHIN):
+                await self._producer.start()
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._failed = True
+            raise SendFailed(f"cannot be reached: {_words(error)}") from error
+
+    def new_batch(self) -> Any:
+        """Return an empty batch."""
+        return self._producer.create_batch()
+
+    async def look_up(self, topics: Collection[str]) -> dict[str, tuple[str, str]]:
+        """Bring `partitions` up to date for topics.
+
+        Returns:
+            Code and message of those that cannot be written to, because they do not exist or are denied.
+
+        Raises:
+            SendFailed: Kafka did not answer.
+        """
+        missing = self._known(topics)
+        for attempt in range(_LOOK_UPS if missing else 0):
+            if attempt:
+                await asyncio.sleep(_LOOK_AGAIN)
+            await self._refresh(missing)
+            missing = self._known(topics)
+            if not missing:
+                break
+        cluster = self._producer.client.cluster
+        return {
+            topic: ("TOPIC_DENIED", f"this client may not see topic {topic}")
+            if topic in cluster.unauthorized_topics
+            else ("TOPIC_MISSING", f"topic {topic} does not exist")
+            for topic in missing
+        }
+
+    async def send(self, batches: Mapping[TopicPartition, list[Batch]], allowed: Callable[[], float]) -> None:
+        """Send batches and wait for their acknowledgements, one batch per partition at a time.
+
+        Args:
+            allowed: Returns the seconds for which sending may still go on; may raise to end it.
+
+        Raises:
+            SendFailed: Something was refused, or not acknowledged in time.
+        """
+        done: set[int] = set()
+        until = self._clock.monotonic() + self._timeout
+
+        def left() -> float:
+            return min(until - self._clock.monotonic(), allowed())
+
+        try:
+            for turn in zip_longest(*batches.values()):
+                await self._turn(dict(zip(batches, turn, strict=True)), done, left)
+        except BaseException:
+            self._failed = True
+            raise
+
+    async def close(self) -> None:
+        """Disconnect within about three seconds; what was not acknowledged is given up and never sent."""
+        producer = self._producer
+        try:
+            if self._failed:
+                await _kill(producer)
+            with suppress(Exception):
+                async with asyncio.timeout(2.0):
+                    await producer.stop()
+        finally:
+            producer._closed = True
+
+    async def _turn(
+        self, batches: Mapping[TopicPartition, Batch | None], done: set[int], left: Callable[[], float]
+    ) -> None:
+        waiting: dict[asyncio.Future[Any], tuple[TopicPartition, Batch]] = {}
+        refused: list[tuple[TopicPartition, Batch, Exception]] = []
+        try:
+            for (topic, partition), batch in batches.items():
+                if batch is not None:
+                    async with asyncio.timeout(max(0.0, left())):
+                        acknowledged = await self._producer.send_batch(
+                            batch.builder, topic, partition=partition
+                        )
+                    waiting[acknowledged] = ((topic, partition), batch)
+            while waiting:
+                if left() <= 0:
+                    raise TimeoutError("no acknowledgement in time")
+                finished, _ = await asyncio.wait(waiting, timeout=min(_SLICE, max(0.0, left())))
+                for future in finished:
+                    _sort(future, *waiting.pop(future), done, refused)
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise SendFailed(_words(error), done, refused) from error
+        finally:
+            for future in waiting:
+                future.cancel()
+        if refused:
+            raise SendFailed(_words(refused[0][2]), done, refused)
+
+    def _known(self, topics: Iterable[str]) -> list[str]:
+        """Copy what the client knows, and return the topics that it does not."""
+        missing = []
+        for topic in topics:
+            found = self._producer.client.cluster.partitions_for_topic(topic)
+            if found:
+                self.partitions[topic] = len(found)
+            else:
+                self.partitions.pop(topic, None)
+                missing.append(topic)
+        return missing
+
+    async def _refresh(self, missing: Iterable[str]) -> None:
+        client = self._producer.client
+        try:
+            async with asyncio.timeout(self._timeout):
+                client.set_topics({*self.partitions, *missing})
+                answered = await client.force_metadata_update()
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._failed = True
+            raise SendFailed(f"does not answer: {_words(error)}") from error
+        if not answered:
+            self._failed = True
+            raise SendFailed("does not answer")
+
+
+async def topic_limit(kafka: str, topic: str) -> int | None:
+    """Return a topic's max.message.bytes, or None when Kafka does not say."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka, request_timeout_ms=5000)
+    try:
+        async with asyncio.timeout(_OPEN_WITHIN):
+            await admin.start()
+            answers: Any = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+        entries = [entry for answer in answers for resource in answer.resources for entry in resource[4]]
+        return next((int(entry[1]) for entry in entries if entry[0] == "max.message.bytes"), None)
+    except (KafkaError, OSError, TimeoutError, ValueError):
+        return None
+    finally:
+        with suppress(Exception):
+            async with asyncio.timeout(2.0):
+                await admin.close()
+
+
+def _sort(
+    future: asyncio.Future[Any],
+    where: TopicPartition,
+    batch: Batch,
+    done: set[int],
+    refused: list[tuple[TopicPartition, Batch, Exception]],
+) -> None:
+    error = future.exception()
+    if error is None:
+        done.update(batch.seqs)
+    elif isinstance(error, Exception):
+        refused.append((where, batch, error))
+
+
+def is_too_large(error: Exception) -> bool:
+    """Whether the broker says that a batch is over its limit."""
+    return isinstance(error, TOO_LARGE)
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether the broker does not let this client write to the topic."""
+    return isinstance(error, TopicAuthorizationFailedError)
+
+
+async def _kill(producer: Any) -> None:
+    """End the sender before anything else: it would connect anew and send what we have given up."""
+    sender = producer._sender.sender_task
+    for _ in range(50):
+        if sender is None or sender.done():
+            break
+        # Every cancel ends one request that the sender is waiting for.
+        sender.cancel()
+        await asyncio.sleep(0)
+    producer._message_accumulator.fail_all(KafkaError("given up"))
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
