@@ -41,7 +41,8 @@ def test_it_type_checks_against_the_installed_wheel(
     install(wheel)
     python = environment / "bin" / "python"
     mypy = (sys.executable, "-m", "mypy", "--strict", "--explicit-package-bases", "--config-file=")
-    run(*mypy, "--python-executable", python, "shop", where=quickstart)
+    said = run(*mypy, "--python-executable", python, "shop", where=quickstart)
+    assert "Success: no issues found" in said
 
 
 def test_its_test_passes(
