@@ -15,12 +15,16 @@ from ..schemas.errors import ConnectError, StartError
 #: Partitions of a topic that Milepost creates: room for six processes of a group.
 PARTITIONS = 6
 _BROKER_DEFAULT = -1
+#: How often to look whether a new topic can be seen, in seconds.
+_LOOK = 0.1
 
 
 async def ensure_topics(
     kafka: str, names: Iterable[str], *, partitions: int = PARTITIONS, within: float = 30.0
 ) -> list[str]:
-    """Create those of `names` that do not exist; somebody else creating them at the same time is fine.
+    """Create those of `names` that do not exist and wait until they can be seen.
+
+    Somebody else creating them at the same time is fine.
 
     Args:
         kafka: Bootstrap servers, host:port, comma-separated.
@@ -53,7 +57,15 @@ async def ensure_topics(
                 for name in missing
             ]
         )
-        return sorted(name for name, *error in response.topic_errors if _created(name, error))
+        created = sorted(name for name, *error in response.topic_errors if _created(name, error))
+        await _visible(admin, missing)
+        return created
+
+
+async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait until the broker shows new topics: the controller answers before brokers have learned of them."""
+    while any(topic["error_code"] for topic in await admin.describe_topics(names)):
+        await asyncio.sleep(_LOOK)
 
 
 async def describe(kafka: str, names: Iterable[str], *, within: float = 30.0) -> dict[str, int]:
