@@ -64,7 +64,10 @@ async def ensure_topics(
 
 async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
     """Wait until the broker shows new topics: the controller answers before brokers have learned of them."""
-    while any(topic["error_code"] for topic in await admin.describe_topics(names)):
+    while True:
+        found = await admin.describe_topics(names)
+        if not any(topic["error_code"] for topic in found):
+            return
         await asyncio.sleep(_LOOK)
 
 
