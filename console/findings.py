@@ -139,11 +139,12 @@ def judge_workers(workers: Sequence[Worker], live_runs: int) -> Check:
     if workers:
         names = ", ".join(dict.fromkeys(f"{worker.service} {worker.name}" for worker in workers[:5]))
         more = f" and {len(workers) - 5} more" if len(workers) > 5 else ""
-        return Check("workers", "ok", f"{len(workers)} live processes: {names}{more}")
+        amount = "1 worker process" if len(workers) == 1 else f"{len(workers)} worker processes"
+        return Check("workers", "ok", f"{amount}: {names}{more}")
     return Check(
         "workers",
         "error" if live_runs else "warning",
-        f"no process holds a lease, and {live_runs} runs are open.",
+        f"no worker process holds a lease, and {live_runs} runs are open.",
         "MP624",
         "Start one: `milepost serve`.",
     )
@@ -156,8 +157,8 @@ def judge_overdue(overdue: Group) -> Check:
     return Check(
         "due",
         "error",
-        f"{overdue.amount} rows should have been looked at, the oldest ({overdue.first}) "
-        f"{span(overdue.oldest)} ago. No waker works for them.",
+        f"{overdue.amount} row{'s' if overdue.amount != 1 else ''} should have been looked at, the oldest "
+        f"({overdue.first}) {span(overdue.oldest)} ago. No waker works for them.",
         "MP625",
         "Start a process of that service with all roles: `milepost serve`.",
     )

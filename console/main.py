@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..schemas.errors import MilepostError
+from ..schemas.errors import MilepostError, UsageError
 from ..schemas.states import RunState
 from .options import Globals, given, hoist
-from .output import Output
+from .output import Output, ReaderGone
 from .problems import DONE, USAGE, as_problem, exit_status
 
 #: What Typer raises for a wrong command line; it names the class only through its subclasses.
@@ -148,16 +148,25 @@ def check_command(
 def graph_command(
     context: typer.Context,
     saga: Annotated[
-        str, typer.Argument(metavar="SAGA", help="Its name, such as order; or order/2 for a version.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="SAGA", help="Its name, such as order; or order/2 for a version.", show_default=False
+        ),
+    ] = None,
     form: Annotated[
-        GraphFormat, typer.Option("--format", help="The flow, or the states a run and its steps may take.")
+        GraphFormat,
+        typer.Option("--format", help="The saga, or the states of every run and step (which needs no SAGA)."),
     ] = GraphFormat.mermaid,
 ) -> None:
     """Draw a saga as Mermaid text."""
-    from .graph import graph
+    from .graph import draw_flow, draw_states
 
-    graph(given(context), saga, states=form is GraphFormat.states)
+    if form is GraphFormat.states:
+        draw_states(given(context))
+    elif saga is None:
+        raise UsageError("MP601", "graph needs the name of a SAGA. See `milepost graph --help`.")
+    else:
+        draw_flow(given(context), saga)
 
 
 @runs.callback(invoke_without_command=True)
@@ -172,7 +181,8 @@ def list_command(
     context: typer.Context,
     *,
     state: Annotated[
-        list[RunState] | None, typer.Option(metavar="STATE", help="Only these; may be repeated.", case_sensitive=False)
+        list[RunState] | None,
+        typer.Option(metavar="STATE", help="Only these; may be repeated.", case_sensitive=False),
     ] = None,
     saga: Annotated[str | None, typer.Option(help="Only this saga.")] = None,
     key: Annotated[str | None, typer.Option(help="Only this business key.")] = None,
@@ -183,7 +193,9 @@ def list_command(
             metavar="WHEN", help="Begun since: 30m, 2h, 7d, or a time such as 2026-12-02T18:00:00Z."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the youngest first.", min=1, max=100_000)] = 50,
+    limit: Annotated[
+        int, typer.Option(metavar="N", help="At most so many, the youngest first.", min=1, max=100_000)
+    ] = 50,
 ) -> None:
     """List runs, the youngest first."""
     from .runs import list_runs, wanted
@@ -268,8 +280,8 @@ def run(words: Sequence[str]) -> int:
         return _wrong_command_line(error, Output(as_json=as_json))
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; nothing more can be said there, not even at exit.
+    except ReaderGone:
+        # What is still buffered would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ..schemas.errors import UsageError
-from ..schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
+from ..schemas.states import FINAL_RUN_STATES, HELD_STEP_STATES, RunState, StepKind, StepState
 
 _HEX = frozenset("0123456789abcdef")
 #: Fewest hexadecimal digits that are taken as the beginning of a run's id.
@@ -238,7 +238,7 @@ def situation(run: RunDetail, plan: Plan, span: Any) -> str:
         until = f"{step.label} until {minute(step.wake_at)}"
         return f"{until} (then {follows.upper()})" if follows else until
     words = f"{step.label} {step.state}" if step.state != str(run.state) else step.label
-    code = step.code or run.code
+    code = run.code or (step.code if step.state not in HELD_STEP_STATES else None)
     held = span(run.now - step.since)
     return f"{words} for {held}" + (f", {code}" if code else "")
 

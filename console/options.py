@@ -33,7 +33,7 @@ def hoist(words: Sequence[str]) -> list[str]:
             return front + rest + [word, *pending]
         if word in _VALUES and pending:
             front += [word, pending.pop(0)]
-        elif word in _FLAGS or word.partition("=")[0] in _VALUES:
+        elif word in _FLAGS or ("=" in word and word.partition("=")[0] in _VALUES):
             front.append(word)
         else:
             rest.append(word)

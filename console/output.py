@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -36,6 +35,17 @@ STATE_STYLES = {
     "RUNNING": "cyan",
     "WAITING": "cyan",
 }
+
+
+class ReaderGone(Exception):
+    """Whoever read our output has gone, as `head` does; nobody is left to tell."""
+
+
+class _Console(Console):
+    """Rich's console, without its own way of ending the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise ReaderGone
 
 
 def clean(text: str) -> str:
@@ -118,7 +128,7 @@ class Output:
     def _make(*, stderr: bool) -> Console:
         stream = sys.stderr if stderr else sys.stdout
         width = None if stream.isatty() else PIPE_WIDTH
-        return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
+        return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
     def item(self, **fields: Any) -> None:
         """Write one JSON object; nothing without --json."""
@@ -127,7 +137,10 @@ class Output:
 
     def line(self, text: str) -> None:
         """Write a line on stdout as it is, never folded or coloured."""
-        print(text, flush=True)
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:
+            raise ReaderGone from None
 
     def say(self, text: str | Text) -> None:
         """Write words for people on stdout; nothing with --json."""
@@ -144,16 +157,19 @@ class Output:
         if self.as_json:
             return
         kept = [n for n in range(len(columns)) if any(len(row[n]) for row in rows)]
-        table = Table(
-            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="bold"
-        )
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for n in kept:
             table.add_column(**columns[n])
         for row in rows:
             table.add_row(
                 *(Text(clean(cell)) if isinstance(cell, str) else cell for cell in (row[n] for n in kept))
             )
-        self._console.print(table)
+        if self._console.is_terminal:
+            self._console.print(table)
+            return
+        with self._console.capture() as captured:
+            self._console.print(table)
+        self.line("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
 
     def hanging(self, head: Text, text: str) -> None:
         """Write a paragraph for people under a head; folded lines start where its first one does."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from rich.text import Text
 
 from ..schemas.errors import UsageError
-from ..schemas.states import RunState, StepState
+from ..schemas.states import HELD_STEP_STATES, RunState, StepState
 from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, run_reference, situation
 from .options import Globals
 from .output import Output, clean, column, span, state_text
@@ -177,11 +177,14 @@ def _step_row(step: StepLine, now: datetime) -> list[str | Text]:
 
 
 def _note(step: StepLine) -> str:
-    failure = ": ".join(part for part in (step.code, step.message) if part)
+    """Say what a step undoes, and what went wrong: with this try, or with the one before."""
     undone = f"undoes {step.undo_of}" if step.undo_of else ""
-    return "; ".join(
-        part for part in (undone, failure if step.state is not StepState.SUCCEEDED else "") if part
-    )
+    failure = ": ".join(part for part in (step.code, step.message) if part)
+    if failure and step.state in HELD_STEP_STATES:
+        failure = f"last try: {failure}"
+    if step.state in {StepState.SUCCEEDED, StepState.COMPENSATED}:
+        failure = ""
+    return "; ".join(part for part in (undone, failure) if part)
 
 
 def _timeline(out: Output, history: Sequence[HistoryLine]) -> None:
@@ -210,8 +213,15 @@ def _timeline(out: Output, history: Sequence[HistoryLine]) -> None:
     )
 
 
+def _word(value: object) -> str:
+    """Write a value of a history row: a single word as it is, everything else as JSON."""
+    if isinstance(value, str) and value and not any(letter.isspace() or letter in "\"'" for letter in value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _history_row(entry: HistoryLine, at: datetime, delta: timedelta | None) -> list[str | Text]:
-    data = json.dumps(entry.data, ensure_ascii=False, separators=(", ", ": ")) if entry.data else ""
+    data = " ".join(f"{name}={_word(value)}" for name, value in entry.data.items())
     return [
         f"  {at:%H:%M:%S}.{at.microsecond // 1000:03d}",
         "" if delta is None else f"+{span(delta)}",

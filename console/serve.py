@@ -9,8 +9,6 @@ from time import gmtime
 
 import typer
 
-from ..consumers.serving import ROLES
-from ..consumers.serving import serve as serve_roles
 from ..schemas.errors import UsageError
 from .application import load_app, named_app
 from .options import Globals
@@ -30,6 +28,8 @@ def check_roles(roles: Sequence[str] | None) -> None:
     Raises:
         UsageError: MP601 naming those there are.
     """
+    from ..consumers.serving import ROLES
+
     unknown = [role for role in roles or () if role not in ROLES]
     if unknown:
         raise UsageError(
@@ -38,16 +38,17 @@ def check_roles(roles: Sequence[str] | None) -> None:
 
 
 def words_of(item: Mapping[str, object]) -> str:
-    """Say an announcement in words: "ready: orchestrator, worker"."""
-    words = str(item.get("event", "")).replace("_", " ")
-    rest = [
-        f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
-        for name, value in item.items()
-        if name not in {"event", "roles"}
-    ]
-    roles = item.get("roles")
-    head = f"{words}: {', '.join(map(str, roles))}" if isinstance(roles, list | tuple) else words
-    return "; ".join([head, *rest])
+    """Say an announcement in words: "ready: relay, worker", followed by a line for each part."""
+    event, roles, parts = str(item.get("event", "")), item.get("roles"), item.get("parts")
+    if event == "health":
+        return f"{item.get('part')}: {'well again' if item.get('ok') else 'NOT WELL'}; {item.get('detail')}"
+    if event == "stopping":
+        return f"stopping, at most {item.get('grace_s')} s"
+    head = f"{event}: {', '.join(map(str, roles))}" if isinstance(roles, list | tuple) else event
+    if not isinstance(parts, Mapping) or not parts:
+        return head
+    width = max(len(str(name)) for name in parts)
+    return "\n".join([head, *(f"  {name!s:<{width}}  {detail}" for name, detail in parts.items())])
 
 
 def log_to_stderr() -> None:
@@ -68,6 +69,8 @@ async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> 
         roles: Which; empty for all.
         queues: Whose work the worker takes; empty for all.
     """
+    from ..consumers.serving import serve as serve_roles
+
     chosen = split(roles)
     check_roles(chosen)
     service = load_app(given)

@@ -120,20 +120,21 @@ GROUP BY scope, topic
 ORDER BY scope, topic;
 
 -- A row has left when the last finished snapshot saw it, or when the one being sent saw it and it lies at or below
--- the last acknowledged place.
+-- the last acknowledged place. The bound on xid is a value of its own, so that the index on it is used.
 -- name: outbox_lag
-SELECT count(o.id) AS amount, max(clock_timestamp() - o.created_at) AS oldest,
-       (SELECT l.epoch FROM milepost.outbox_lease AS l ORDER BY l.epoch DESC LIMIT 1) AS epoch,
-       EXISTS (SELECT FROM milepost.outbox_lease AS l
-               WHERE l.owner IS NOT NULL AND l.expires_at > clock_timestamp()) AS leased
-FROM milepost.outbox AS o
-LEFT JOIN (
+WITH position AS MATERIALIZED (
     SELECT p.previous, p.current, p.last_seq
     FROM milepost.outbox_position AS p
     ORDER BY p.epoch DESC, p.n DESC
     LIMIT 1
-) AS at ON true
-WHERE at.previous IS NULL
-   OR (o.xid >= pg_snapshot_xmin(at.previous)
-       AND NOT pg_visible_in_snapshot(o.xid, at.previous)
+)
+SELECT count(o.id) AS amount, max(clock_timestamp() - o.created_at) AS oldest,
+       (SELECT l.epoch FROM milepost.outbox_lease AS l WHERE l.epoch > 0 ORDER BY l.epoch DESC LIMIT 1) AS epoch,
+       EXISTS (SELECT FROM milepost.outbox_lease AS l
+               WHERE l.owner IS NOT NULL AND l.expires_at > milepost.clock()) AS leased
+FROM milepost.outbox AS o
+LEFT JOIN position AS at ON true
+WHERE o.xid >= coalesce((SELECT pg_snapshot_xmin(previous) FROM position), '0'::xid8)
+  AND (at.previous IS NULL
+       OR NOT pg_visible_in_snapshot(o.xid, at.previous)
        AND NOT (pg_visible_in_snapshot(o.xid, at.current) AND o.seq <= at.last_seq));

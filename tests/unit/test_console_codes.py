@@ -1,0 +1,56 @@
+"""Every code that the package raises is explained, and nothing else is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import milepost
+import pytest
+from milepost.schemas.explain import EXPLANATIONS, parse_explanations
+
+ROOT = Path(milepost.__file__).parent
+ROOMS = (
+    "schemas",
+    "streams",
+    "outbox",
+    "inbox",
+    "sagas",
+    "consumers",
+    "console",
+    "testing",
+    "devstack",
+    "examples",
+)
+_RAISED = re.compile(r'"(MP\d{3})\b')
+
+
+def raised() -> dict[str, list[str]]:
+    """Return where each code begins a text, by code."""
+    found: dict[str, list[str]] = {}
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for code in _RAISED.findall(path.read_text()):
+                found.setdefault(code, []).append(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_every_raised_code_is_explained() -> None:
+    codes = raised()
+    assert len(codes) > 50
+    assert {code: places for code, places in codes.items() if code not in EXPLANATIONS} == {}
+
+
+def test_every_explained_code_is_raised() -> None:
+    assert sorted(EXPLANATIONS.keys() - raised().keys()) == []
+
+
+def test_a_file_with_a_code_twice_or_empty_is_refused() -> None:
+    assert parse_explanations("intro\n## MP999\n\na\nb\n\nc\n") == {"MP999": "a b\n\nc"}
+    for wrong in ("## MP999\n\na\n\n## MP999\n\nb", "## MP999\n\n## MP998\n\nb"):
+        with pytest.raises(ImportError, match="MP999"):
+            parse_explanations(wrong)
+
+
+def test_an_explanation_is_more_than_a_title() -> None:
+    assert {code: text for code, text in EXPLANATIONS.items() if len(text) < 80} == {}
