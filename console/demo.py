@@ -27,12 +27,7 @@ def run_demo(given: Globals, *, orders: int, keep: bool) -> None:
         if find_spec(name) is None:
             raise missing_extra("demo,dev", ModuleNotFoundError(name=name))
     try:
-        from ..examples.shop.demo import main
+        from ..examples.shop.demo import run_demo as rehearse
     except ModuleNotFoundError as error:
         raise missing_extra("demo,dev", error) from error
-    words = ["--orders", str(orders)]
-    if keep:
-        words.append("--keep")
-    if given.out.as_json:
-        words.append("--json")
-    raise typer.Exit(main(words))
+    raise typer.Exit(rehearse(orders=orders, keep=keep, as_json=given.out.as_json))

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from ..schemas.errors import MilepostError, UsageError
-from ..schemas.states import RunState
-from .options import Globals, given, hoist
+from . import run_commands
+from .options import Globals, given, hoist, print_help
 from .output import Output, ReaderGone
 from .problems import DONE, USAGE, as_problem, exit_status
 
@@ -35,8 +35,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-runs = typer.Typer(help="Look at runs: list, show.", pretty_exceptions_enable=False)
-app.add_typer(runs, name="runs")
+app.add_typer(run_commands.commands, name="runs")
 
 
 class GraphFormat(StrEnum):
@@ -82,14 +81,6 @@ def entry(
         raise typer.Exit
     if context.invoked_subcommand is None:
         print_help(context)
-
-
-def print_help(context: typer.Context) -> None:
-    """Print a group's help; some versions of Typer print it themselves and return nothing."""
-    text = context.get_help()
-    if text:
-        print(text)
-    raise typer.Exit
 
 
 @app.command("serve")
@@ -169,57 +160,6 @@ def graph_command(
         draw_flow(given(context), saga)
 
 
-@runs.callback(invoke_without_command=True)
-def runs_entry(context: typer.Context) -> None:
-    """Look at runs: list, show."""
-    if context.invoked_subcommand is None:
-        print_help(context)
-
-
-@runs.command("list")
-def list_command(
-    context: typer.Context,
-    *,
-    state: Annotated[
-        list[RunState] | None,
-        typer.Option(metavar="STATE", help="Only these; may be repeated.", case_sensitive=False),
-    ] = None,
-    saga: Annotated[str | None, typer.Option(help="Only this saga.")] = None,
-    key: Annotated[str | None, typer.Option(help="Only this business key.")] = None,
-    correlation: Annotated[str | None, typer.Option(metavar="ID", help="Only this correlation id.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN", help="Begun since: 30m, 2h, 7d, or a time such as 2026-12-02T18:00:00Z."
-        ),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="N", help="At most so many, the youngest first.", min=1, max=100_000)
-    ] = 50,
-) -> None:
-    """List runs, the youngest first."""
-    from .runs import list_runs, wanted
-
-    asyncio.run(
-        list_runs(
-            given(context),
-            wanted(state or [], saga=saga, key=key, correlation=correlation, since=since, limit=limit),
-        )
-    )
-
-
-@runs.command("show")
-def show_command(
-    context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="order/o-1, or the beginning of the run's id.")],
-    history: Annotated[bool, typer.Option("--history", help="With everything that happened.")] = False,
-) -> None:
-    """Show where a run stands, and its steps."""
-    from .runs import show_run
-
-    asyncio.run(show_run(given(context), run, history=history))
-
-
 @app.command("outbox")
 def outbox_command(context: typer.Context) -> None:
     """Show how far the relay is behind."""
@@ -252,7 +192,9 @@ def explain_command(
 @app.command("demo")
 def demo_command(
     context: typer.Context,
-    orders: Annotated[int, typer.Option(help="How many orders to place.", min=1)] = 200,
+    orders: Annotated[
+        int, typer.Option(metavar="N", help="How many orders to place, 20 or more.", min=20)
+    ] = 200,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the servers running, to look at the runs.")
     ] = False,

@@ -79,3 +79,11 @@ def given(context: typer.Context) -> Globals:
     found = context.obj
     assert isinstance(found, Globals)
     return found
+
+
+def print_help(context: typer.Context) -> None:
+    """Print a group's help; some versions of Typer print it themselves and return nothing."""
+    text = context.get_help()
+    if text:
+        print(text)
+    raise typer.Exit

@@ -60,6 +60,8 @@ def log_to_stderr() -> None:
     formatter.converter = gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO)
+    for chatty in ("aiokafka", "faststream"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> None:

@@ -226,7 +226,7 @@ from pydantic import BaseModel
 class Input(BaseModel):
     id: str
 
-class Came(Event, type="x.came", topic="x", correlate="id"):
+class Came(Event, type="x.came", topic="NAME.came", correlate="id"):
     id: str
 
 order = Saga("order", version=1, input=Input, key=lambda i: i.id)

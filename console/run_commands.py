@@ -1,0 +1,64 @@
+"""The command line of `milepost runs`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from ..schemas.states import RunState
+from .options import given, print_help
+
+commands = typer.Typer(help="Look at runs: list, show.", pretty_exceptions_enable=False)
+
+
+@commands.callback(invoke_without_command=True)
+def runs_entry(context: typer.Context) -> None:
+    """Look at runs: list, show."""
+    if context.invoked_subcommand is None:
+        print_help(context)
+
+
+@commands.command("list")
+def list_command(
+    context: typer.Context,
+    *,
+    state: Annotated[
+        list[RunState] | None,
+        typer.Option(metavar="STATE", help="Only these; may be repeated.", case_sensitive=False),
+    ] = None,
+    saga: Annotated[str | None, typer.Option(help="Only this saga.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only this business key.")] = None,
+    correlation: Annotated[str | None, typer.Option(metavar="ID", help="Only this correlation id.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="Begun since: 30m, 2h, 7d, or a time such as 2026-12-02T18:00:00Z."
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", help="At most so many, the youngest first.", min=1, max=100_000)
+    ] = 50,
+) -> None:
+    """List runs, the youngest first."""
+    from .runs import list_runs, wanted
+
+    asyncio.run(
+        list_runs(
+            given(context),
+            wanted(state or [], saga=saga, key=key, correlation=correlation, since=since, limit=limit),
+        )
+    )
+
+
+@commands.command("show")
+def show_command(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="order/o-1, or the beginning of the run's id.")],
+    history: Annotated[bool, typer.Option("--history", help="With everything that happened.")] = False,
+) -> None:
+    """Show where a run stands, and its steps."""
+    from .runs import show_run
+
+    asyncio.run(show_run(given(context), run, history=history))
