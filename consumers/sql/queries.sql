@@ -1,7 +1,8 @@
 -- Saga runs: loading, storing one decision, claiming by compare-and-set; leases; what is due.
 
+-- As text: SQLAlchemy teaches its connections to decode jsonb, the pool's do not.
 -- name: load_run
-SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input, r.state, r.code, r.cause, r.version,
+SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
        milepost.clock() AS now,
        (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
@@ -17,7 +18,7 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input, r.state,
             ORDER BY w.generation DESC
             LIMIT 1
         ) AS matched ON true
-        WHERE s.run_id = r.id) AS steps
+        WHERE s.run_id = r.id)::text AS steps
 FROM milepost.run AS r
 WHERE r.id = $1;
 
@@ -88,7 +89,7 @@ ON CONFLICT (tenant, saga, key) DO NOTHING
 RETURNING run_id;
 
 -- name: find_run_key
-SELECT k.run_id, k.input_hash, k.outcome, r.input
+SELECT k.run_id, k.input_hash, k.outcome, r.input::text AS input
 FROM milepost.run_key AS k
 LEFT JOIN milepost.run AS r ON r.id = k.run_id
 WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
