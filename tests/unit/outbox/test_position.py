@@ -1,0 +1,31 @@
+"""How far a page has come, and reading a snapshot's text."""
+
+from __future__ import annotations
+
+import pytest
+from milepost.outbox.position import Page, Position, Row, Snapshot, contiguous, parse_snapshot
+
+BEFORE = Position((5, 9, (7,)), (9, 12, ()), 3)
+AFTER = Position((9, 12, ()), (9, 12, ()))
+
+
+def page(*seqs: int) -> Page:
+    return Page([Row(seq, "t", "k", b"", "{}") for seq in seqs], BEFORE, AFTER, 0)
+
+
+@pytest.mark.parametrize(
+    ("done", "last"), [(set(), 3), ({4}, 4), ({4, 6}, 6), ({6, 9}, 3), ({4, 6, 8}, 6)], ids=str
+)
+def test_a_gap_ends_it(done: set[int], last: int) -> None:
+    assert contiguous(page(4, 6, 7, 8), done) == Position(BEFORE.previous, BEFORE.current, last)
+
+
+def test_all_done_is_the_end_of_the_page() -> None:
+    assert contiguous(page(4, 6), {4, 6, 5}) == AFTER
+
+
+@pytest.mark.parametrize(
+    ("text", "snapshot"), [("10:20:10,14", (10, 20, (10, 14))), ("7:7:", (7, 7, ()))], ids=str
+)
+def test_snapshots(text: str, snapshot: Snapshot) -> None:
+    assert parse_snapshot(text) == snapshot
