@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias
@@ -222,15 +221,13 @@ class GroupSession:
     async def close(self, within: float) -> None:
         """Leave the group and disconnect; what takes longer than `within` seconds is cut off."""
         consumer = self.consumer
-        closing = asyncio.create_task(self._broker.stop())
-        done, _ = await asyncio.wait({closing}, timeout=within)
-        if not done:
-            closing.cancel()
-            await asyncio.wait({closing}, timeout=1.0)
-        with suppress(Exception, asyncio.CancelledError):
-            closing.result()
-        if consumer is not None and not (done and closing.exception() is None):
-            await _cut(consumer)
+        closing = asyncio.create_task(self._broker.stop(), name="milepost leave")
+        await asyncio.wait({closing}, timeout=within)
+        if closing.done() and not closing.cancelled() and closing.exception() is None:
+            return
+        if consumer is not None:
+            await _cut(consumer, closing)
+        await _ended(closing)
 
     async def _receive(self, raws: Sequence[Any]) -> None:
         try:
@@ -273,16 +270,30 @@ def _record(raw: Any) -> Record:
     return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp)
 
 
-async def _cut(consumer: Any) -> None:
-    """End what a stop that was cut off leaves behind in aiokafka: tasks and sockets."""
+async def _cut(consumer: Any, closing: asyncio.Task[Any]) -> None:
+    """End what a stop that takes too long leaves behind in aiokafka: its tasks, the membership, the sockets.
+
+    Most often it waits for the join of a rebalance, or for a broker that is away.
+    """
     coordinator = getattr(consumer, "_coordinator", None)
     for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task"):
-        task = getattr(coordinator, name, None)
-        if task is not None and not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=1.0)
-    for part in (getattr(consumer, "_fetcher", None), getattr(consumer, "_client", None)):
-        if part is not None:
-            with suppress(Exception, TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await part.close()
+        await _ended(getattr(coordinator, name, None))
+    await _ended(closing)
+    leave = getattr(coordinator, "_maybe_leave_group", None)
+    parts = [getattr(getattr(consumer, part, None), "close", None) for part in ("_fetcher", "_client")]
+    for act in (leave, *parts):
+        if act is not None:
+            step = asyncio.ensure_future(act())
+            await asyncio.wait({step}, timeout=1.0)
+            await _ended(step)
+
+
+async def _ended(task: asyncio.Future[Any] | None) -> None:
+    """Cancel a task that still runs, and wait for its end, at most a second."""
+    if task is None:
+        return
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=1.0)
+    if task.done() and not task.cancelled():
+        task.exception()

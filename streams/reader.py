@@ -23,7 +23,7 @@ logger = logging.getLogger("milepost.reader")
 
 _TICK = 0.25
 _LONGEST_PAUSE = 10.0
-_CLOSE = 3.0
+_CLOSE = 1.5
 _GRUMBLE_EVERY = 60.0
 
 
@@ -149,7 +149,7 @@ class GroupReader:
             assignment.close()
             self._now = None
             await _end(helpers)
-            await session.close(max(1.0, min(_CLOSE, stop.remaining())))
+            await session.close(max(0.5, min(_CLOSE, stop.remaining())))
 
     async def _started(self, session: GroupSession, stop: Stop) -> bool:
         starting = asyncio.create_task(session.start(), name="milepost join")

@@ -76,7 +76,12 @@ class Assignment:
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Open a lane for each partition; it pauses, seeks and resumes by itself."""
         try:
-            self._open(partitions)
+            if self._finishing:
+                # A session that is leaving may be given partitions once more while it waits for the group.
+                for found in partitions:
+                    self.session.pause(found)
+            else:
+                self._open(partitions)
         except Exception as error:
             self.broken(error)
 
@@ -160,7 +165,8 @@ class Assignment:
         return {task for task in self._running.values() if not task.done()}
 
     def close(self) -> None:
-        """Give up all partitions."""
+        """Give up all partitions, and take no more."""
+        self._finishing = True
         self.revoked(())
 
     async def commit_forever(self) -> None:
@@ -231,8 +237,6 @@ class Assignment:
                 dice=self._dice,
                 before=self._running.get(found),
             )
-            if self._finishing:
-                lane.finish()
             self._lanes[found] = lane
             self._running[found] = lane.task
             lane.task.add_done_callback(partial(self._ended, lane))
