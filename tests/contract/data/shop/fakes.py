@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from milepost import Transaction
 from milepost.testing import Kit
 from shop.clients import Carrier, Payments, Warehouse
+from shop.tables import Base
 
 
 class FakePayments(Payments):
@@ -26,3 +28,8 @@ def provide_fakes(kit: Kit) -> None:
     """Provide the clients that a test has no questions to."""
     kit.provide(Warehouse, Warehouse())
     kit.provide(Carrier, Carrier())
+
+
+async def make_tables(tx: Transaction) -> None:
+    """Make the shop's own tables."""
+    await tx.session.run_sync(lambda session: Base.metadata.create_all(session.connection()))
