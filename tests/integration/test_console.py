@@ -17,6 +17,8 @@ import pytest
 from milepost.console import main
 from milepost.console.store import Sql
 
+from tests.support import servers
+
 SQL = Path(__file__).parent.parent / "support" / "sql"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -29,10 +31,21 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def with_runs(postgres_server: servers.DatabaseServer, database_template: str) -> Iterator[str]:
+    """A database with the runs of console_runs.sql, for tests that only look."""
+    with servers.fresh_database(postgres_server, database_template) as url:
+        execute(url, (SQL / "console_runs.sql").read_text(), "SELECT 1")
+        yield url
+
+
 @pytest.fixture
-def milepost(database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+def milepost(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Call:
     """Run a command line against the test's database; returns status, stdout and stderr."""
-    monkeypatch.setenv("MILEPOST_DATABASE_URL", database_url)
+    database = "with_runs" if "with_runs" in request.fixturenames else "database_url"
+    monkeypatch.setenv("MILEPOST_DATABASE_URL", request.getfixturevalue(database))
 
     def call(*words: str) -> tuple[int, str, str]:
         status = main.run(words)
@@ -55,13 +68,6 @@ def execute(url: str, *statements: str) -> Any:
             await connection.close()
 
     return asyncio.run(inner())
-
-
-@pytest.fixture
-def with_runs(database_url: str) -> str:
-    """The test's database with the runs of console_runs.sql."""
-    execute(database_url, (SQL / "console_runs.sql").read_text(), "SELECT 1")
-    return database_url
 
 
 def lines(out: str) -> list[dict[str, Any]]:
@@ -126,8 +132,10 @@ def test_a_list_for_people(milepost: Call, with_runs: str) -> None:
     _, out, err = milepost("runs", "list", "--saga", "order")
     rows = [line.split() for line in out.splitlines()]
     assert rows[0] == ["run", "state", "at", "since", "code"]
-    assert rows[-1] == ["order/o-1", "WAITING", "delivered", "3m"]
-    assert rows[3] == ["order/o-3", "MANUAL_REQUIRED", "charge_card", "4h", "OUTCOME_UNKNOWN"]
+    assert rows[-1][:3] == ["order/o-1", "WAITING", "delivered"]
+    assert [*rows[3][:4], rows[3][-1]] == [
+        *("order/o-3", "MANUAL_REQUIRED", "charge_card", "4h", "OUTCOME_UNKNOWN"),
+    ]
     assert "\x1b" not in out
     assert all(line == line.rstrip() for line in out.splitlines())
     assert err == ""
@@ -145,12 +153,19 @@ def test_show_says_where_a_run_stands(milepost: Call, with_runs: str) -> None:
     assert (status, err) == (0, "")
     shown = out.splitlines()
     assert shown[0] == f"order/o-1  WAITING  delivered until 2126-12-02 18:13Z   trace {TRACE[:8]}…"
-    assert [line.split() for line in shown[1:]] == [
-        ["step", "state", "tries", "probed", "since"],
-        ["reserve_stock", "SUCCEEDED", "1", "10m"],
-        ["charge_card", "SUCCEEDED", "1", "yes", "7m"],
-        ["ship", "SUCCEEDED", "2", "3m"],
-        ["delivered", "WAITING", "3m"],
+    rows = [line.split() for line in shown[1:]]
+    assert rows[0] == ["step", "state", "tries", "probed", "since"]
+    assert [row[:-1] for row in rows[1:]] == [
+        ["reserve_stock", "SUCCEEDED", "1"],
+        ["charge_card", "SUCCEEDED", "1", "yes"],
+        ["ship", "SUCCEEDED", "2"],
+        ["delivered", "WAITING"],
+    ]
+    assert [int(row[-1].removesuffix("m")) - int(rows[4][-1].removesuffix("m")) for row in rows[1:]] == [
+        7,
+        4,
+        0,
+        0,
     ]
 
 
@@ -342,9 +357,10 @@ def test_doctor_warns_of_a_database_where_nothing_runs_yet(milepost: Call, near_
 
 
 def test_doctor_finds_every_kind_of_trouble(
-    milepost: Call, with_runs: str, near_kafka: str, shop: str
+    milepost: Call, database_url: str, near_kafka: str, shop: str
 ) -> None:
-    execute(with_runs, (SQL / "console_trouble.sql").read_text(), "SELECT 1")
+    trouble = [(SQL / f"console_{name}.sql").read_text() for name in ("runs", "trouble")]
+    execute(database_url, *trouble, "SELECT 1")
     status, out, _ = milepost("doctor", "--json", "--app", shop)
     assert status == 1
     assert codes(out) == {
@@ -405,11 +421,11 @@ def test_operators_connections_only_read(milepost: Call, database_url: str) -> N
     assert not [name for name in Sql.__annotations__ if "INSERT" in getattr(Sql, name)]
 
 
-def test_a_reader_of_our_output_may_go_away(database_url: str, with_runs: str) -> None:
+def test_a_reader_of_our_output_may_go_away(with_runs: str) -> None:
     command = f"{sys.executable} -m milepost.console.main runs list --json | head -n 1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
-        env={**os.environ, "MILEPOST_DATABASE_URL": database_url},
+        env={**os.environ, "MILEPOST_DATABASE_URL": with_runs},
         capture_output=True,
         text=True,
         check=False,
