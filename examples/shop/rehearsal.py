@@ -18,7 +18,7 @@ from . import report
 from .facts import ENDED, booked, milepost, outcomes, runs, shop_effects
 from .processes import COMPANIES, Fleet
 from .traffic import Kill, Traffic, come_up
-from .verdict import Outcome, Verdict, compare
+from .verdict import WAIT_TIMEOUT, Outcome, Verdict, compare
 
 T = TypeVar("T")
 
@@ -184,9 +184,10 @@ def _database(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _worth_seeing(ended: Sequence[Outcome]) -> str:
-    """Choose an order to show: one that did not end well, else one that was undone, else any."""
+    """Choose an order to show: one that did not end well, else one that timed out, else one that was undone."""
 
-    def worth(outcome: Outcome) -> tuple[bool, bool]:
-        return outcome.state not in ("SUCCEEDED", "COMPENSATED"), outcome.state == "COMPENSATED"
+    def worth(outcome: Outcome) -> tuple[bool, bool, bool]:
+        undone = outcome.state == "COMPENSATED"
+        return not undone and outcome.state != "SUCCEEDED", outcome.cause == WAIT_TIMEOUT, undone
 
     return max(ended, key=worth).order_id if ended else ""

@@ -14,7 +14,7 @@ from .contracts import DeliveryReport, PlaceOrder
 from .tables import OrderRow
 
 #: How long a parcel may take. Days in a real shop; here the demo has to see the end of it.
-DELIVERY_TIMEOUT = timedelta(seconds=8)
+DELIVERY_TIMEOUT = timedelta(seconds=15)
 #: How long the bank may still book a charge after that try's lease has ended; then "absent" counts.
 SETTLE = timedelta(seconds=2)
 

@@ -13,8 +13,10 @@ import httpx
 from .facts import milepost
 from .processes import DemoFailed, Fleet
 
-#: Orders a second; slow enough that all three kills fall into the time in which orders come in.
+#: Most orders a second.
 RATE = 15.0
+#: Orders come in for this long at least, in seconds, so that the kills fall into that time.
+OPEN_FOR = 10.0
 #: How long the demo waits for a moment that is worth a kill, and for a process to come up, in seconds.
 PATIENCE = 40.0
 
@@ -75,10 +77,10 @@ class Traffic:
 
     async def _place_all(self, http: httpx.AsyncClient) -> None:
         loop = asyncio.get_running_loop()
-        start = loop.time()
+        start, gap = loop.time(), max(1 / RATE, OPEN_FOR / self.orders)
         async with asyncio.TaskGroup() as tasks:
             for n in range(self.orders):
-                await asyncio.sleep(max(0.0, start + n / RATE - loop.time()))
+                await asyncio.sleep(max(0.0, start + n * gap - loop.time()))
                 tasks.create_task(self._place(http, n))
 
     async def _place(self, http: httpx.AsyncClient, n: int) -> None:
@@ -95,6 +97,7 @@ class Traffic:
         await self._kill("relay", 0.2, self._order_just_accepted)
         await self._kill("worker-1", 0.45, lambda: self._open_calls(http))
         await self._kill("orchestrator", 0.7, lambda: self._parcels_under_way(http))
+        await come_up(self.fleet)
 
     async def _kill(self, name: str, share: float, at_work: Callable[[], Awaitable[str]]) -> None:
         """Kill a process at a moment when it has work, look what is left undone, and start it again."""
@@ -111,7 +114,6 @@ class Traffic:
         self.kills.append(kill)
         self.on_kill(kill)
         self.fleet.start(name)
-        await come_up(self.fleet, name)
 
     async def _order_just_accepted(self) -> str:
         """An order's row and messages were committed a moment ago, and only the relay can carry them on."""
