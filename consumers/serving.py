@@ -49,7 +49,7 @@ async def serve(
 
     Raises:
         ConnectError: MP501, MP502 when PostgreSQL or Kafka cannot be reached at the start.
-        StartError: MP205 wrong schema version, MP207 unknown role or queue, MP208 missing event topics.
+        StartError: MP209 wrong schema version, MP207 unknown role or queue, MP208 missing event topics.
     """
     picked = chosen(ROLES, roles, "role")
     served = chosen(service.definitions.queues, queues, "queue")
@@ -76,7 +76,7 @@ async def check_schema(service: Milepost) -> None:
     """Refuse to run on another schema than this version's.
 
     Raises:
-        StartError: MP205.
+        StartError: MP209.
     """
     found, wanted = (
         await current_version(service.settings.dsn),
@@ -84,7 +84,7 @@ async def check_schema(service: Milepost) -> None:
     )
     if found < wanted:
         raise StartError(
-            "MP205",
+            "MP209",
             f"the database has schema {found}, this version needs {wanted}. Run `milepost migrate` first.",
         )
 

@@ -62,7 +62,7 @@ def migration_files() -> list[MigrationFile]:
     """Return the package's migrations in order.
 
     Raises:
-        StartError: MP207 when the numbers are not 1, 2, 3 … without gap.
+        StartError: MP210 when the numbers are not 1, 2, 3 … without gap.
     """
     room = files(__package__.rpartition(".")[0] + ".schemas") / "sql" / "migrations"
     found = [
@@ -73,7 +73,7 @@ def migration_files() -> list[MigrationFile]:
     found.sort(key=lambda file: file.number)
     if [file.number for file in found] != list(range(1, len(found) + 1)) or not found:
         raise StartError(
-            "MP207", "the package's migrations are not numbered without gap. Install milepost anew."
+            "MP210", "the package's migrations are not numbered without gap. Install milepost anew."
         )
     return found
 
