@@ -1,0 +1,73 @@
+-- What the test kit asks of its throwaway database.
+
+-- name: set_clock
+SELECT milepost.kit_set_clock($1);
+
+-- name: current_database
+SELECT current_database();
+
+-- name: kit_databases
+SELECT datname FROM pg_catalog.pg_database WHERE datname LIKE $1;
+
+-- name: new_outbox_rows
+SELECT id, topic, aggregateid, payload, headers::text AS headers
+FROM milepost.outbox
+WHERE id <> ALL ($1::uuid[])
+ORDER BY seq;
+
+-- name: published
+SELECT payload FROM milepost.outbox WHERE type = $1 ORDER BY seq;
+
+-- name: run_state
+SELECT state FROM milepost.run WHERE id = $1;
+
+-- name: passed_run
+SELECT EXISTS (SELECT FROM milepost.kit_state WHERE run_id = $1 AND step = '' AND state = $2);
+
+-- name: passed_step
+SELECT EXISTS (SELECT FROM milepost.kit_state WHERE run_id = $1 AND step = $2 AND state = $3)
+    OR EXISTS (SELECT FROM milepost.history WHERE run_id = $1 AND step = $2 AND event = ANY ($4::text[]));
+
+-- name: step_result
+SELECT state, result::text AS result FROM milepost.step WHERE run_id = $1 AND name = $2 AND iteration = '';
+
+-- name: next_due
+SELECT min(due.wake_at)
+FROM (
+    SELECT s.wake_at FROM milepost.step AS s JOIN milepost.run AS r ON r.id = s.run_id WHERE r.service = $1
+    UNION ALL
+    SELECT r.wake_at FROM milepost.run AS r WHERE r.service = $1
+) AS due;
+
+-- The next delay that may be skipped, unless a wait's timeout or a person's reminder comes first or with it.
+-- name: next_delay
+SELECT skip.at
+FROM (
+    SELECT min(s.wake_at) FILTER (WHERE s.state IN ('PENDING', 'RETRY_PENDING', 'UNKNOWN', 'COMPENSATION_PENDING')),
+           min(s.wake_at) FILTER (WHERE s.state IN ('WAITING', 'MANUAL_REQUIRED', 'COMPENSATION_FAILED'))
+    FROM milepost.step AS s
+    JOIN milepost.run AS r ON r.id = s.run_id
+    WHERE r.service = $1
+) AS skip (at, bound)
+WHERE skip.at < coalesce(skip.bound, 'infinity');
+
+-- name: timeline_runs
+SELECT r.id FROM milepost.run AS r ORDER BY r.created_at DESC, r.id DESC LIMIT $1;
+
+-- name: timeline_run
+SELECT r.saga, r.key, r.state, r.code, r.cause, r.created_at, milepost.clock() AS now FROM milepost.run AS r WHERE r.id = $1;
+
+-- name: timeline_steps
+SELECT s.name, s.state, s.attempt, s.probes, s.code, s.message, s.wake_at
+FROM milepost.step AS s
+WHERE s.run_id = $1
+ORDER BY s.n;
+
+-- name: timeline_history
+SELECT h.at, h.event, h.step, h.attempt, h.data::text AS data
+FROM milepost.history AS h
+WHERE h.run_id = $1
+ORDER BY h.n;
+
+-- name: dead_letters
+SELECT d.scope, d.topic, d.stage, d.code, d.message FROM milepost.dead_letter AS d ORDER BY d.first_failed_at LIMIT 20;
