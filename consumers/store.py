@@ -206,8 +206,8 @@ def _dump(value: Any) -> str:
 
 
 def is_empty(decision: Decision) -> bool:
-    """Whether there is nothing to store."""
-    return not (decision.changed or decision.history)
+    """Whether there is nothing to store; a run that is only to be looked at later has changed too."""
+    return decision.answer != "changed" and not decision.history
 
 
 async def store_decision(
