@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -105,7 +106,9 @@ def _say_what_is_left(console: Console, rehearsal: Rehearsal) -> None:
         console.print(f"  export {name}={rehearsal.env[name]}", highlight=False)
     console.print("  milepost runs list", highlight=False)
     pids = " ".join(str(pid) for pid in rehearsal.fleet.pids.values())
-    console.print(f"To end it:\n  kill {pids} && milepost dev --down", highlight=False)
+    # Servers that were given by the environment are somebody else's to end.
+    down = "" if "MILEPOST_DATABASE_URL" in os.environ else " && milepost dev --down"
+    console.print(f"To end it:\n  kill {pids}{down}", highlight=False)
 
 
 def _figures(result: Result) -> dict[str, object]:
