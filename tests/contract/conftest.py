@@ -21,9 +21,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the copy."""
+    """The wheel, built from the source archive of the copy."""
     dist = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "-o", dist, ".", where=clone)
+    run(sys.executable, "-m", "build", "--no-isolation", "-o", dist, ".", where=clone)
     (built,) = dist.glob("milepost-*.whl")
     return built
 

@@ -7,28 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from milepost.console.main import app
-from typer.main import get_command
 
 from tests.support.house import ROOT, project, sources
+from tests.support.places import commands, targets
 
 LINK = re.compile(r"\[[^\]]+\]\((?!https?://)([^)#]+)")
 HOSTS = re.compile("|".join(["py" + "pi", "python" + "hosted", "npm" + "js", r"proxy\.go" + "lang"]), re.I)
 DOCUMENTS = [path for path in sources() if path.suffix == ".md"]
-
-
-def targets() -> set[str]:
-    """Return the Makefile's targets."""
-    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-
-
-def commands() -> set[str]:
-    """Return the command line's commands, such as "migrate" and "runs show"."""
-    root = get_command(app)
-    found = set()
-    for name, command in getattr(root, "commands", {}).items():
-        found |= {f"{name} {inner}" for inner in getattr(command, "commands", {})} | {name}
-    return found
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.contract.test_docs import commands, targets
 from tests.support.house import ROOT
+from tests.support.places import commands, targets
 
 GROUPS = {"I": 9, "R": 5, "U": 9, "S": 18, "K": 6, "O": 7, "W": 9, "F": 18}
 IDS = [f"{group}{number}" for group, last in GROUPS.items() for number in range(1, last + 1)]
