@@ -6,18 +6,20 @@ from milepost import Milepost, Settings, Transaction
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.support.apps.ledger import SAGAS, Delivered, World
+from tests.support.apps.ledger import PREFIX, SAGAS, Delivered
+from tests.support.apps.ledger_world import World
 
 settings = Settings.from_env()
 engine = create_async_engine(settings.sqlalchemy_url)
-service = Milepost("ledger", sagas=SAGAS, engine=engine, settings=settings)
+service = Milepost(PREFIX, sagas=SAGAS, engine=engine, settings=settings)
 service.provide(World, World.connect)
 
-books = service.consumer("ledger-books")
+books = service.consumer(f"{PREFIX}-books")
 
 
 @books.on(Delivered)
 async def note(event: Delivered, tx: Transaction) -> None:
     await tx.session.execute(
-        text("INSERT INTO effect (key, what) VALUES (:key, 'noted')"), {"key": str(tx.envelope.id)}
+        text("INSERT INTO effect (key, what) VALUES (:key, 'noted')"),
+        {"key": f"{event.name}:{tx.envelope.id}"},
     )
