@@ -97,7 +97,7 @@ def classify(error: BaseException, extra: Mapping[type[Exception], tuple[Verdict
     """
     message = _clean(f"{type(error).__name__}: {error}")
     if isinstance(error, Refused):
-        return Classified("fatal", _clean(error.code), _clean(error.message or error.code))
+        return Classified("fatal", _clean(error.code), _clean(error.message))
     for kind in type(error).__mro__:
         if kind in extra:
             verdict, code = extra[kind]
