@@ -1,0 +1,182 @@
+"""Partitions come a week ahead and leave without blocking a publish; only what is sent may go."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from milepost.outbox.log import PositionLog
+from milepost.outbox.position import Position
+from milepost.outbox.upkeep import Upkeep
+from milepost.streams.database import Database
+from milepost.streams.lifecycle import Stop
+
+from tests.support.outbox import CLOCK, Noted, connected, publish_noted, settings
+from tests.support.waiting import until
+
+OLD = 20
+
+
+def upkeep(url: str, **more: Any) -> Upkeep:
+    return Upkeep(Database(settings(url, keep_outbox=timedelta(days=7), **more)))
+
+
+def stop() -> Stop:
+    return Stop(CLOCK, timedelta(seconds=5))
+
+
+async def make_old(connection: asyncpg.Connection[Any], rows: int = 3) -> str:
+    """Attach a partition of twenty days ago with rows in it; returns its name."""
+    name, low, high = await connection.fetchrow(
+        "SELECT * FROM milepost.partition_of('outbox', clock_timestamp() - make_interval(days => $1))", OLD
+    )
+    await connection.execute(f"CREATE TABLE milepost.{name} (LIKE milepost.outbox INCLUDING ALL)")
+    await connection.execute(
+        f"ALTER TABLE milepost.outbox ATTACH PARTITION milepost.{name} FOR VALUES FROM ('{low}') TO ('{high}')"
+    )
+    await add_old(connection, rows)
+    return str(name)
+
+
+async def add_old(connection: asyncpg.Connection[Any], rows: int) -> None:
+    await connection.execute(
+        "INSERT INTO milepost.outbox (id, topic, aggregatetype, type, created_at)"
+        " SELECT gen_random_uuid(), 't', 't', 't', clock_timestamp() - make_interval(days => $1)"
+        " FROM generate_series(1, $2::int)",
+        OLD,
+        rows,
+    )
+
+
+async def sent_so_far(connection: asyncpg.Connection[Any]) -> None:
+    """Store a position behind everything that is committed now."""
+    log = PositionLog(
+        connection,
+        "outbox",
+        await connection.fetchval("SELECT count(*) + 1 FROM milepost.outbox_position"),
+        timeout=5,
+    )
+    await log.load()
+    now = await connection.fetchval("SELECT pg_current_snapshot()")
+    await log.write(Position(now, now))
+
+
+async def exists(connection: asyncpg.Connection[Any], name: str) -> bool:
+    return bool(await connection.fetchval("SELECT to_regclass('milepost.' || $1) IS NOT NULL", name))
+
+
+async def attached(connection: asyncpg.Connection[Any], name: str) -> bool:
+    return bool(
+        await connection.fetchval(
+            "SELECT relispartition FROM pg_class WHERE oid = to_regclass('milepost.' || $1)", name
+        )
+    )
+
+
+async def test_partitions_reach_a_week_ahead(database_url: str) -> None:
+    async with connected(database_url) as (connection,):
+        last = await connection.fetchval(
+            "SELECT (milepost.partition_of('outbox', clock_timestamp() + interval '7 days')).name"
+        )
+        await connection.execute(f"DROP TABLE milepost.{last}")
+        role = upkeep(database_url)
+        await role.tidy(stop())
+        assert await attached(connection, last)
+        assert role.health().ok and "7 days" in role.health().detail
+
+
+async def test_an_old_partition_goes_when_all_of_it_is_sent(database_url: str) -> None:
+    async with connected(database_url) as (connection,):
+        name = await make_old(connection)
+        await upkeep(database_url).tidy(stop())
+        assert await attached(connection, name), "nobody has relayed yet"
+        await sent_so_far(connection)
+        await upkeep(database_url).tidy(stop())
+        assert not await exists(connection, name)
+
+
+async def test_an_unsent_row_keeps_it(database_url: str) -> None:
+    async with connected(database_url) as (connection,):
+        name = await make_old(connection)
+        await sent_so_far(connection)
+        await add_old(connection, 1)
+        await upkeep(database_url).tidy(stop())
+        assert await attached(connection, name)
+        assert await connection.fetchval(f"SELECT count(*) FROM milepost.{name}") == 4
+
+
+async def test_a_row_that_came_while_it_was_detached_brings_it_back(database_url: str) -> None:
+    async with connected(database_url) as (connection,):
+        name = await make_old(connection)
+        await sent_so_far(connection)
+        await add_old(connection, 1)
+        await connection.execute(f"ALTER TABLE milepost.outbox DETACH PARTITION milepost.{name}")
+        await upkeep(database_url).tidy(stop())
+        assert await attached(connection, name), "detached by somebody who then died"
+        await sent_so_far(connection)
+        await connection.execute(f"ALTER TABLE milepost.outbox DETACH PARTITION milepost.{name}")
+        await upkeep(database_url).tidy(stop())
+        assert not await exists(connection, name)
+
+
+async def test_an_open_publish_blocks_no_other(database_url: str) -> None:
+    async with connected(database_url, 3) as (connection, opened, other):
+        name = await make_old(connection)
+        await sent_so_far(connection)
+        transaction = opened.transaction()
+        await transaction.start()
+        await publish_noted(opened, "t", [Noted(key="open")])
+        tidying = asyncio.create_task(upkeep(database_url).tidy(stop()))
+        await until(
+            lambda: connection.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%DETACH PARTITION%CONCURRENTLY'"
+                " AND wait_event_type = 'Lock' AND datname = current_database()"
+            ),
+            what="the detach to wait for the open transaction",
+        )
+        for _ in range(20):
+            await asyncio.wait_for(publish_noted(other, "t", [Noted(key="k")]), 2)
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await tidying
+        assert await connection.fetchval("SELECT count(*) FROM pg_inherits WHERE inhdetachpending") == 1
+        await transaction.commit()
+        await upkeep(database_url).tidy(stop())
+        assert not await exists(connection, name), "the interrupted one was finished"
+
+
+async def test_the_inbox_forgets_what_is_old(database_url: str) -> None:
+    async with connected(database_url) as (connection,):
+        await connection.execute(
+            'INSERT INTO milepost.inbox (consumer, event_id, fingerprint, outcome, topic, partition, "offset", at)'
+            " SELECT 'c', gen_random_uuid(), '\\x00', CASE n % 4 WHEN 0 THEN 'PARKED' ELSE 'APPLIED' END, 't', 0, n,"
+            " clock_timestamp() - make_interval(days => n % 2 * 40) FROM generate_series(1, 4000) AS n"
+        )
+        await upkeep(database_url, keep_inbox=timedelta(days=30)).tidy(stop())
+        left = await connection.fetch(
+            "SELECT outcome, count(*) AS n FROM milepost.inbox GROUP BY outcome ORDER BY outcome"
+        )
+        assert [(row["outcome"], row["n"]) for row in left] == [("APPLIED", 1000), ("PARKED", 1000)]
+
+
+async def test_another_user_is_told_so(database_url: str) -> None:
+    async with connected(database_url) as (connection,):
+        await connection.execute(
+            "DO $$ BEGIN CREATE ROLE milepost_test_user LOGIN IN ROLE milepost_runtime;"
+            " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+        )
+        last = await connection.fetchval(
+            "SELECT (milepost.partition_of('outbox', clock_timestamp() + interval '7 days')).name"
+        )
+        await connection.execute(f"DROP TABLE milepost.{last}")
+    host = database_url.rpartition("@")[2]
+    database = Database(settings(f"postgresql://milepost_test_user@{host}"))
+    role, asked = Upkeep(database), stop()
+    running = asyncio.create_task(role.run(asked))
+    await until(lambda: "migrate" in role.health().detail, what="health to say what is wrong")
+    asked.ask()
+    await asyncio.wait_for(running, 5)
+    await database.close()
+    assert "partitions for 6 days" in role.health().detail
