@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 
+@overload
 async def until(
-    check: Callable[[], T | Awaitable[T]],
+    check: Callable[[], Awaitable[T]], *, within: float = ..., what: str = ..., every: float = ...
+) -> T: ...
+@overload
+async def until(check: Callable[[], T], *, within: float = ..., what: str = ..., every: float = ...) -> T: ...
+async def until(
+    check: Callable[[], Any],
     *,
     within: float = 10.0,
     what: str = "the condition",
     every: float = 0.05,
-) -> T:
+) -> Any:
     """Ask until the answer is true.
 
     Args:
@@ -34,7 +40,7 @@ async def until(
         found = check()
         answer = await found if inspect.isawaitable(found) else found
         if answer:
-            return answer  # type: ignore[no-any-return]
+            return answer
         if loop.time() >= deadline:
             raise AssertionError(f"waited {within:g} s for {what}; last answer: {answer!r}")
         await asyncio.sleep(every)
