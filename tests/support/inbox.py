@@ -154,16 +154,22 @@ def consumer_of(name: str, topic: str, handler: Any, **options: Any) -> Consumer
     return consumer
 
 
-def intake_of(consumer: Consumer, database: Database) -> Intake:
+def intake_of(consumer: Consumer, database: Database, publisher: Any = nothing_published) -> Intake:
     """Return an intake on the machine's clock."""
-    return Intake(consumer, database, nothing_published, clock=SystemClock())
+    return Intake(consumer, database, publisher, clock=SystemClock())
 
 
 def reader_of(
-    consumer: Consumer, database: Database, kafka: str, *, options: GroupOptions = FAST, **more: Any
+    consumer: Consumer,
+    database: Database,
+    kafka: str,
+    *,
+    options: GroupOptions = FAST,
+    publisher: Any = nothing_published,
+    **more: Any,
 ) -> GroupReader:
     """Return a reader that feeds a consumer."""
-    intake = intake_of(consumer, database)
+    intake = intake_of(consumer, database, publisher)
     return GroupReader(
         name=consumer.name,
         kafka=kafka,
