@@ -17,6 +17,7 @@ from . import failing, forward, retry, settling, undoing, waiting, waits
 from .definition import Node
 from .draft import Draft
 from .model import Decision, Stale, Step
+from .transitions import fits
 from .words import HARD_TIMEOUT, OUTCOME_UNKNOWN, WAIT_TIMEOUT, WORKER_LOST
 
 _FORWARD_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.WAITING})
@@ -95,7 +96,7 @@ def wake_run(draft: Draft) -> Decision:
     draft.run = replace(run, wake_at=retry.later(draft.now, draft.sweep()))
     for step in run.steps:
         node = draft.definition.node(step.name)
-        if node is not None and waits.is_open(step) and step.signal is not None:
+        if node is not None and step.signal is not None and waits.is_open(step) and fits(run.state, step):
             return waiting.signalled(draft, node, step, step.signal)
     if all(step.state in FINAL_STEP_STATES for step in run.steps):
         return _heal(draft)
