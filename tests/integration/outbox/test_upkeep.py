@@ -53,13 +53,16 @@ async def add_old(connection: asyncpg.Connection[Any], rows: int) -> None:
 
 async def sent_so_far(connection: asyncpg.Connection[Any]) -> None:
     """Store a position behind everything that is committed now."""
-    log = PositionLog(
-        connection,
-        "outbox",
-        await connection.fetchval("SELECT count(*) + 1 FROM milepost.outbox_position"),
-        timeout=5,
-    )
+    epoch = await connection.fetchval("SELECT count(*) + 1 FROM milepost.outbox_position")
+    log = PositionLog(connection, "outbox", epoch, timeout=5)
     await log.load()
+    # Transactions of other databases on the server count in a snapshot too.
+    await until(
+        lambda: connection.fetchval(
+            "SELECT pg_snapshot_xmin(pg_current_snapshot()) > max(xid::text::bigint)::text::xid8 FROM milepost.outbox"
+        ),
+        what="older transactions to end",
+    )
     now = await connection.fetchval("SELECT pg_current_snapshot()")
     await log.write(Position(now, now))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -27,32 +28,46 @@ class _Owner:
         return self.first
 
 
-def freeze_at(batch: int) -> None:
-    """Stop this process (SIGSTOP) when it has checked its lease and is handing over its nth batch.
+def at_batch(number: int, act: Callable[[str], None]) -> None:
+    """Call `act` around the handing over of this process's nth batch: with "before", and with "acknowledged".
 
-    Once thawed, the batch goes out, as one that had already been handed to the sender would.
+    At "before" the lease has been checked. The batch goes out whatever happens then, as one would that had already
+    been handed to the sender.
     """
     send_batch = AIOKafkaProducer.send_batch
     handed = 0
 
-    async def freezing(self: Any, builder: Any, topic: str, *, partition: int) -> Any:
+    async def watched(self: Any, builder: Any, topic: str, *, partition: int) -> Any:
         nonlocal handed
         handed += 1
-        if handed == batch:
-            os.kill(os.getpid(), signal.SIGSTOP)
-            acknowledged = await send_batch(self, builder, topic, partition=partition)
-            await acknowledged
-            return acknowledged
-        return await send_batch(self, builder, topic, partition=partition)
+        if handed != number:
+            return await send_batch(self, builder, topic, partition=partition)
+        act("before")
+        acknowledged = await send_batch(self, builder, topic, partition=partition)
+        await acknowledged
+        act("acknowledged")
+        return acknowledged
 
-    AIOKafkaProducer.send_batch = freezing
+    AIOKafkaProducer.send_batch = watched
+
+
+def signal_at(moment: str, number: int) -> Callable[[str], None]:
+    """Return an act that sends this process a signal at a moment."""
+
+    def act(now: str) -> None:
+        if now == moment:
+            os.kill(os.getpid(), number)
+
+    return act
 
 
 async def main() -> None:
     """Run it."""
     settings, ids, clock = Settings.from_env(), _Owner(), SystemClock()
     if "FREEZE_AT" in os.environ:
-        freeze_at(int(os.environ["FREEZE_AT"]))
+        at_batch(int(os.environ["FREEZE_AT"]), signal_at("before", signal.SIGSTOP))
+    if "DIE_AT" in os.environ:
+        at_batch(int(os.environ["DIE_AT"]), signal_at("acknowledged", signal.SIGKILL))
     delivery = timedelta(seconds=float(os.environ.get("DELIVERY", "10")))
     stop = Stop(clock, settings.grace)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.ask)
