@@ -22,10 +22,10 @@ def database() -> str | None:
     Raises:
         DevstackError: it does not answer.
     """
-    url = os.environ.get(DATABASE)
+    url = _named(DATABASE)
     if url and not answers(url):
         raise _silent(DATABASE, url)
-    return url or None
+    return url
 
 
 def kafka() -> str | None:
@@ -34,10 +34,10 @@ def kafka() -> str | None:
     Raises:
         DevstackError: none of them accepts connections.
     """
-    servers = os.environ.get(KAFKA)
+    servers = _named(KAFKA)
     if servers and not kafka_answers(servers):
         raise _silent(KAFKA, servers)
-    return servers or None
+    return servers
 
 
 def jaeger() -> tuple[str | None, str] | None:
@@ -70,6 +70,12 @@ def jaeger_answers(query: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, ValueError, urllib.error.URLError):
         return False
+
+
+def _named(variable: str) -> str | None:
+    """Return a variable's value. A host under .invalid never exists (RFC 2606): it holds the place for none."""
+    value = os.environ.get(variable)
+    return value if value and ".invalid" not in value else None
 
 
 def _silent(variable: str, value: str) -> DevstackError:

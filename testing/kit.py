@@ -181,6 +181,8 @@ class Kit:
             UsageError: MP345 for a run that does not exist, MP341 as `advance`.
         """
 
+        __tracebackhide__ = True  # what the test's author needs is the test's own line and the timeline
+
         async def passed() -> bool:
             return bool(await self._opened.database.pool.fetchval(Sql.passed_run, run.id, state.value))
 
@@ -200,6 +202,7 @@ class Kit:
             NotReached: An AssertionError that shows the run's timeline.
             UsageError: MP340 when it is none of the run's saga, MP345 and MP341 as `until`.
         """
+        __tracebackhide__ = True
         name, events = row_name(self._service, run, step), _PASSED_WITHIN.get(state, [])
 
         async def passed() -> bool:
@@ -249,6 +252,7 @@ class Kit:
     async def _until(
         self, run: RunRef, passed: Callable[[], Awaitable[bool]], what: str, within: timedelta
     ) -> None:
+        __tracebackhide__ = True
         await self._known(run)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within.total_seconds()

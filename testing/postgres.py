@@ -57,8 +57,8 @@ class _Server:
         if self.ours is not None:
             self.ours.close()
             return
-        with suppress(Exception):  # the server may be gone already, and then there is nothing to remove
-            drop_database(self.url, self.template)
+        with suppress(Exception):  # the server may be gone, and what is left there is removed by a later run
+            asyncio.run(_drop(self.url, self.template))
 
 
 class _State:
@@ -162,6 +162,15 @@ def _remove_left_over(url: str) -> None:
         made = name.removeprefix(PREFIX).split("_")[0]
         if _HEX.fullmatch(made) and int(made, 16) + LEFT_OVER < _hours():
             drop_database(url, name)
+
+
+async def _drop(url: str, name: str) -> None:
+    """Drop a database without a thread, for there are none any more while the interpreter ends."""
+    connection = await asyncpg.connect(url, timeout=5)
+    try:
+        await connection.execute(await connection.fetchval(Sql.drop_statement, name))
+    finally:
+        await connection.close(timeout=5)
 
 
 async def _databases(url: str) -> list[str]:

@@ -17,6 +17,7 @@ class Sql(Queries):
     set_clock: str
     current_database: str
     kit_databases: str
+    drop_statement: str
     new_outbox_rows: str
     published: str
     run_state: str

@@ -9,6 +9,9 @@ SELECT current_database();
 -- name: kit_databases
 SELECT datname FROM pg_catalog.pg_database WHERE datname LIKE $1;
 
+-- name: drop_statement
+SELECT format('DROP DATABASE IF EXISTS %I WITH (FORCE)', $1::text);
+
 -- name: new_outbox_rows
 SELECT id, topic, aggregateid, payload, headers::text AS headers
 FROM milepost.outbox
