@@ -162,7 +162,9 @@ class Draft:
         return Decision(
             answer=answer,
             reason=reason,
-            run=replace(self.run, history_n=self.run.history_n + len(self.history)),
+            run=replace(self.run, history_n=self.run.history_n + len(self.history))
+            if self.history
+            else self.run,
             changed=tuple(self.changed.values()),
             history=tuple(self.history),
             work=tuple(self.work),

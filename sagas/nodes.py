@@ -247,8 +247,9 @@ def result_class(title: str, name: str, fn: AsyncFn) -> type[BaseModel] | None:
             return None
         if inspect.isclass(declared) and issubclass(declared, BaseModel):
             return declared
+    found = "nothing" if written is inspect.Signature.empty else repr(declared)
     raise DefinitionError(
         "MP107",
         f"{title}, step {name}: it must be annotated to return a pydantic model or None, so that its result can be "
-        f"stored and read back; found {'nothing' if written is inspect.Signature.empty else declared!r}.",
+        f"stored and read back; found {found}.",
     )

@@ -15,8 +15,8 @@ from milepost.sagas.model import (
     Fact,
     HandedBack,
     Limits,
-    Probed,
     ProbeAnswer,
+    Probed,
     Run,
     Signalled,
     Stale,
@@ -253,7 +253,9 @@ def check_decision(before: Run, decision: Decision) -> None:
             assert step == old, "a final row never changes"
     if decision.answer != "changed":
         assert (run.state, run.steps) == (before.state, before.steps)
-        assert not (decision.changed or decision.work or decision.opens or decision.closes or decision.settled)
+        assert not (
+            decision.changed or decision.work or decision.opens or decision.closes or decision.settled
+        )
     for row in decision.changed:
         assert run.step(row.name, row.iteration) == row
     with_person = {RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED}

@@ -22,7 +22,11 @@ def shop() -> Definition:
     add_step(saga, "reserve", undo=True)
     ship = add_step(saga, "ship", Repeat.ASK_FIRST, probe=True, irreversible=True)
     wait = saga.wait(
-        "delivered", Delivered, match=lambda v: v.result(ship).id, timeout=timedelta(days=3), on_timeout=Then.RECONCILE
+        "delivered",
+        Delivered,
+        match=lambda v: v.result(ship).id,
+        timeout=timedelta(days=3),
+        on_timeout=Then.RECONCILE,
     )
 
     @wait.probe
@@ -69,7 +73,13 @@ def test_a_saga_is_drawn_with_its_undos_and_timeouts() -> None:
 
 def test_a_saga_as_json_has_every_node_and_edge() -> None:
     drawn = graph.flow_json(shop())
-    assert [node["name"] for node in drawn["nodes"]] == ["reserve", "undo_reserve", "ship", "delivered", "close"]
+    assert [node["name"] for node in drawn["nodes"]] == [
+        "reserve",
+        "undo_reserve",
+        "ship",
+        "delivered",
+        "close",
+    ]
     assert {(edge["from"], edge["to"], edge["kind"]) for edge in drawn["edges"]} == {
         ("reserve", "undo_reserve", "undo"),
         ("reserve", "ship", "then"),

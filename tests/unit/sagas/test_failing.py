@@ -124,7 +124,10 @@ def test_safe_in_doubt_with_an_undo_stops_the_run_and_settles_by_repeating() -> 
     )
     assert play.last.work == (Work("work", "work", "default"),)
     play.probe("work", ProbeFound({"id": "x"}))
-    assert (play.state("work"), play.state("undo_work")) == (StepState.SUCCEEDED, StepState.COMPENSATION_PENDING)
+    assert (play.state("work"), play.state("undo_work")) == (
+        StepState.SUCCEEDED,
+        StepState.COMPENSATION_PENDING,
+    )
     play.succeed("undo_work")
     assert play.run.state is RunState.COMPENSATED
 
@@ -133,7 +136,11 @@ def test_safe_in_doubt_whose_settling_repeat_is_refused_is_not_undone() -> None:
     play = one(Repeat.SAFE, undo=True)
     use_up(play)
     play.probe("work", ProbeFailed("DECLINED"))
-    assert (play.state("work"), play.run.state, play.run.code) == (StepState.FAILED, RunState.FAILED, "TIMEOUT")
+    assert (play.state("work"), play.run.state, play.run.code) == (
+        StepState.FAILED,
+        RunState.FAILED,
+        "TIMEOUT",
+    )
     assert play.run.step("undo_work") is None
 
 
@@ -221,7 +228,11 @@ def test_a_person_is_reminded_daily_for_ever() -> None:
 def test_never_in_doubt_leaves_both_history_rows_in_one_decision() -> None:
     play = one(Repeat.NEVER)
     decision = play.fail("work", "unknown", "TIMEOUT")
-    assert [entry.event for entry in decision.history] == ["step.failed", "step.unknown", "step.manual_required"]
+    assert [entry.event for entry in decision.history] == [
+        "step.failed",
+        "step.unknown",
+        "step.manual_required",
+    ]
     assert play.step("work").code == "OUTCOME_UNKNOWN"
 
 

@@ -17,11 +17,11 @@ from milepost.sagas.model import (
     Fact,
     HandedBack,
     ProbeAbsent,
+    Probed,
     ProbeError,
     ProbeFailed,
     ProbeFound,
     ProbeInProgress,
-    Probed,
     Run,
     Signalled,
     Stale,
@@ -123,7 +123,12 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
         ]
         found += [
             TryFailed(step.name, fence, verdict, "CODE", "words", pause)
-            for verdict, pause in (("retry", None), ("fatal", None), ("unknown", None), ("not_sent", timedelta.max))
+            for verdict, pause in (
+                ("retry", None),
+                ("fatal", None),
+                ("unknown", None),
+                ("not_sent", timedelta.max),
+            )
         ]
         answers = (
             ProbeFound({"id": "x"}),
@@ -147,7 +152,9 @@ def rows(name: str, kind: StepKind, undo_of: str | None) -> Iterator[Step]:
     for state, doubt, attempt, signal in itertools.product(
         StepState, (False, True), (1, 2), (None, {"id": "s"})
     ):
-        if (signal is not None and kind is not StepKind.WAIT) or (state in FINAL_STEP_STATES and attempt == 2):
+        if (signal is not None and kind is not StepKind.WAIT) or (
+            state in FINAL_STEP_STATES and attempt == 2
+        ):
             continue
         yield Step(
             name=name,
@@ -219,7 +226,9 @@ def seen(run: Run) -> tuple[Any, ...]:
     """What of a run decides its future, so that the search ends."""
     ends = [(s.name, s.state, s.doubt) for s in run.steps if s.state in FINAL_STEP_STATES]
     live = [
-        (s.name, s.state, s.doubt, s.doubt_at == NOW, s.attempt) for s in run.steps if s.state not in FINAL_STEP_STATES
+        (s.name, s.state, s.doubt, s.doubt_at == NOW, s.attempt)
+        for s in run.steps
+        if s.state not in FINAL_STEP_STATES
     ]
     return (run.state, tuple(ends), tuple(live))
 
@@ -295,7 +304,9 @@ def _search(definition: Definition) -> None:
             decision = decide(definition, variant, fact, now, dice=0.5, limits=LIMITS)
             check_decision(variant, decision)
             if decision.answer == "changed":
-                steps = tuple(replace(row, signal=None) for row in decision.run.steps)  # never stored with the row
+                steps = tuple(
+                    replace(row, signal=None) for row in decision.run.steps
+                )  # never stored with the row
                 waiting.append(replace(decision.run, steps=steps))
 
 

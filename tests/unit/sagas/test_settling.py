@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from milepost.sagas.model import ProbeAbsent, ProbeError, ProbeFailed, ProbeFound, ProbeInProgress, Probed, Work
+from milepost.sagas.model import (
+    ProbeAbsent,
+    Probed,
+    ProbeError,
+    ProbeFailed,
+    ProbeFound,
+    ProbeInProgress,
+    Work,
+)
 from milepost.schemas.options import Repeat, Retry
 from milepost.schemas.states import RunState, StepState
 
@@ -40,7 +48,11 @@ def test_found_completes_the_step_with_its_result() -> None:
     assert (step.state, step.result, step.doubt) == (StepState.SUCCEEDED, {"id": "c-1"}, False)
     assert play.state("after") is StepState.PENDING
     settled = decision.settled[0]
-    assert (settled.before, settled.decision, settled.after) == ("RECONCILING", "MARK_AS_SUCCESS", "SUCCEEDED")
+    assert (settled.before, settled.decision, settled.after) == (
+        "RECONCILING",
+        "MARK_AS_SUCCESS",
+        "SUCCEEDED",
+    )
     assert settled.evidence == {"answer": "found", "result": {"id": "c-1"}}
 
 

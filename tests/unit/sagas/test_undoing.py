@@ -15,7 +15,9 @@ NAMES = ["one", "two", "three", "four", "five"]
 def five(repeat: Repeat = Repeat.SAFE) -> Play:
     saga = new_saga()
     for name in NAMES:
-        add_step(saga, name, repeat, undo=True, probe=repeat is Repeat.ASK_FIRST, undo_retry=Retry(attempts=3))
+        add_step(
+            saga, name, repeat, undo=True, probe=repeat is Repeat.ASK_FIRST, undo_retry=Retry(attempts=3)
+        )
     return Play(flow(saga))
 
 
@@ -161,7 +163,10 @@ def test_a_stuck_compensator_meets_the_hard_timeout() -> None:
     play.fail("two")
     play.claim("undo_one")
     play.wake("undo_one")
-    assert (play.state("undo_one"), play.step("undo_one").code) == (StepState.COMPENSATION_PENDING, "HARD_TIMEOUT")
+    assert (play.state("undo_one"), play.step("undo_one").code) == (
+        StepState.COMPENSATION_PENDING,
+        "HARD_TIMEOUT",
+    )
 
 
 def test_steps_that_need_no_undo_are_passed_over() -> None:

@@ -12,11 +12,11 @@ from milepost.sagas.model import (
     OpenWait,
     ProbeAbsent,
     ProbeAnswer,
+    Probed,
     ProbeError,
     ProbeFailed,
     ProbeFound,
     ProbeInProgress,
-    Probed,
     Signalled,
     Wake,
     Work,
@@ -24,7 +24,7 @@ from milepost.sagas.model import (
 from milepost.schemas.options import Found, OnTimeout, Probe, Then
 from milepost.schemas.states import RunState, StepState
 
-from tests.support.sagas import HOUR, LIMITS, MINUTE, NOW, SECOND, Delivered, Play, add_step, flow, new_saga
+from tests.support.sagas import HOUR, MINUTE, NOW, SECOND, Delivered, Play, add_step, flow, new_saga
 
 DAY = timedelta(days=1)
 
@@ -121,7 +121,11 @@ def test_a_signal_for_a_step_is_refused() -> None:
 def test_a_match_that_fails_goes_to_a_person_with_the_reason(match: Callable[[Any], Any], words: str) -> None:
     play = waiting(Then.PERSON, match=match)
     step = play.step("delivered")
-    assert (step.state, step.code, play.run.code) == (StepState.MANUAL_REQUIRED, "MATCH_FAILED", "MATCH_FAILED")
+    assert (step.state, step.code, play.run.code) == (
+        StepState.MANUAL_REQUIRED,
+        "MATCH_FAILED",
+        "MATCH_FAILED",
+    )
     assert words in (step.message or "")
     assert play.last.opens == ()
 
@@ -207,7 +211,10 @@ def test_of_timer_and_signal_exactly_one_wins(signal_first: bool) -> None:
     assert play.send(first).answer == "changed"
     state = play.run.state
     loser = play.send(second)
-    assert (loser.answer, loser.history[0].event) == ("ignored", "timer.stale" if signal_first else "signal.late")
+    assert (loser.answer, loser.history[0].event) == (
+        "ignored",
+        "timer.stale" if signal_first else "signal.late",
+    )
     assert play.run.state is state
     assert state is (RunState.SUCCEEDED if signal_first else RunState.COMPENSATING)
 
@@ -345,5 +352,3 @@ def test_a_wait_nobody_may_ask_about_any_more_goes_to_a_person() -> None:
     play.wake("delivered")
     assert play.run.state is RunState.MANUAL_REQUIRED
     assert closed(play)
-
-
