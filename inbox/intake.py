@@ -112,9 +112,9 @@ class Intake:
                 pieces.extendleft(reversed(model.split(some, failed.item)))
 
     def _read(self, records: Sequence[Record]) -> list[Item]:
-        oldest = model.oldest_kept(self._clock.now(), self._keep)
+        oldest_ms = model.oldest_kept(self._clock.now(), self._keep)
         find, unknown = self._consumer.handler_of, self._consumer.unknown
-        items = [model.read(record, find, unknown=unknown, oldest=oldest) for record in records]
+        items = [model.read(record, find, unknown=unknown, oldest_ms=oldest_ms) for record in records]
         self.counts.unidentified += sum(
             item.envelope is not None and not item.envelope.identified for item in items
         )
@@ -219,7 +219,7 @@ class Intake:
     async def _call(self, tx: Transaction, item: Item) -> None:
         assert item.handler is not None and item.envelope is not None
         envelope, connection = item.envelope, tx.connection
-        scoped = replace(tx, _envelope=envelope)
+        scoped = Transaction(connection, self._publisher, tx._session, envelope)
         try:
             with span(
                 f"process {envelope.type}",

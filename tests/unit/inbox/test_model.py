@@ -14,7 +14,8 @@ from milepost.schemas.options import Retry
 
 from tests.support.inbox import IDS, Paid, headers, record
 
-OLDEST = datetime(2026, 1, 1, tzinfo=UTC)
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+OLDEST = BEGAN.timestamp() * 1000
 
 
 async def handler(event: Paid, tx: object) -> None: ...
@@ -24,8 +25,8 @@ def find(type: str) -> model.Bound | None:
     return (Paid, handler) if type == "test.paid" else None
 
 
-def read(found: Record, *, unknown: str = "skip", oldest: datetime = OLDEST) -> Item:
-    return model.read(found, find, unknown=unknown, oldest=oldest)
+def read(found: Record, *, unknown: str = "skip", oldest_ms: float = OLDEST) -> Item:
+    return model.read(found, find, unknown=unknown, oldest_ms=oldest_ms)
 
 
 def raw(value: bytes | None, names: list[tuple[str, bytes | None]]) -> Record:
@@ -84,7 +85,7 @@ def test_a_validator_that_raises_anything_parks_only_its_event() -> None:
         raw(b'{"order": "o"}', headers(IDS.new(), type="test.odd")),
         lambda type: (Odd, handler),
         unknown="skip",
-        oldest=OLDEST,
+        oldest_ms=OLDEST,
     )
     assert item.reason is not None and item.reason.code == "INVALID_BODY"
 
@@ -98,10 +99,10 @@ def test_unknown_types_are_passed_by_or_parked_as_the_consumer_says() -> None:
 
 def test_an_event_older_than_the_inbox_remembers_is_too_old() -> None:
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    oldest = model.oldest_kept(now, timedelta(days=7))
-    edge = int(oldest.timestamp() * 1000)
-    assert read(record(0, at_ms=edge), oldest=oldest).act is Act.HANDLE
-    old = read(record(0, at_ms=edge - 1), oldest=oldest)
+    edge = int(model.oldest_kept(now, timedelta(days=7)))
+    assert edge == int((now - timedelta(days=7)).timestamp() * 1000)
+    assert read(record(0, at_ms=edge), oldest_ms=edge).act is Act.HANDLE
+    old = read(record(0, at_ms=edge - 1), oldest_ms=edge)
     assert old.reason is not None and old.reason.code == "TOO_OLD"
 
 
@@ -154,7 +155,7 @@ def test_after_an_unclean_exit_one_by_one_up_to_what_was_begun() -> None:
 
 
 def test_attempts_and_time_both_end_the_retries() -> None:
-    began, retry = OLDEST, Retry(attempts=3, within=timedelta(minutes=1))
+    began, retry = BEGAN, Retry(attempts=3, within=timedelta(minutes=1))
     assert model.may_retry(retry, 2, began, began)
     assert not model.may_retry(retry, 3, began, began)
     assert not model.may_retry(retry, 1, began, began + timedelta(minutes=1))
