@@ -30,7 +30,7 @@ demo: venv ## 200 orders through real processes, three kills, and the ledgers co
 	@$(BIN)/milepost demo
 
 test: venv ## All tests, on real servers started for them
-	@$(BIN)/python -m pytest tests --ignore=tests/benchmarks
+	@$(BIN)/python -m pytest tests
 
 check: venv ## Lint, format, types and the arrows between the rooms
 	$(BIN)/ruff check .
@@ -39,8 +39,10 @@ check: venv ## Lint, format, types and the arrows between the rooms
 	$(BIN)/mypy tests .ci/make_venv.py
 	$(BIN)/lint-imports
 
-bench: venv ## Throughput and latency, with the machine they were measured on
-	@$(BIN)/python -m pytest tests/benchmarks -s
+bench: venv ## Throughput beside raw clients and plain ways, variants in turns
+	@set -e; for file in tests/benchmarks/[a-z]*.py; do \
+		name=$$(basename "$$file" .py); echo "== $$name"; $(BIN)/python -m "tests.benchmarks.$$name"; \
+	done
 
 chaos: venv ## Only the tests that kill processes and servers
 	@$(BIN)/python -m pytest tests/chaos

@@ -64,3 +64,9 @@ def test_the_changelog_has_an_entry_for_what_is_coming_or_for_this_version() -> 
         "Fixed",
         "Security",
     }
+
+
+def test_the_tiers_of_tests_are_the_folders() -> None:
+    told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "testing.md").read_text(), re.M))
+    folders = {path.parts[1] for path in sources() if path.parts[0] == "tests" and len(path.parts) > 2}
+    assert told == folders - {"support"}
