@@ -161,7 +161,8 @@ def _remove_left_over(url: str) -> None:
     for name in asyncio.run(_databases(url)):
         made = name.removeprefix(PREFIX).split("_")[0]
         if _HEX.fullmatch(made) and int(made, 16) + LEFT_OVER < _hours():
-            drop_database(url, name)
+            with suppress(asyncpg.PostgresError):  # another test run may be removing it just now
+                drop_database(url, name)
 
 
 async def _drop(url: str, name: str) -> None:

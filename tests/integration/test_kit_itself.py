@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from milepost import (
     Event,
     Milepost,
     Repeat,
+    Retry,
     RunRef,
     RunState,
     Saga,
@@ -24,6 +25,7 @@ from milepost import (
 )
 from milepost.schemas.ids import SystemClock, SystemIds
 from milepost.testing import Kit, open_kit
+from milepost.testing.timeline import timelines
 from pydantic import BaseModel
 from sqlalchemy import func, insert, select
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
@@ -76,11 +78,12 @@ class Unread(Event, type="kitshop.unread", topic="nobody-reads-this"):
 
 async def test_what_is_not_of_this_service_is_refused(kit: Kit) -> None:
     run = await kit.start(order, ORDER)
-    for refused in (
+    refusals: list[Callable[[], None]] = [
         lambda: kit.fail(safe_act, code="X"),
         lambda: kit.lose_reply(safe_act),
         lambda: kit.crash(safe_act, when="before"),
-    ):
+    ]
+    for refused in refusals:
         with pytest.raises(UsageError, match=r"MP340 .*<Step act of safe v1> is no step"):
             refused()
     with pytest.raises(UsageError, match=r"MP340 .*saga order"):
@@ -90,11 +93,12 @@ async def test_what_is_not_of_this_service_is_refused(kit: Kit) -> None:
 
 
 async def test_a_wait_cannot_fail_or_crash(kit: Kit) -> None:
-    for refused in (
+    refusals: list[Callable[[], None]] = [
         lambda: kit.fail(delivered, code="X"),
         lambda: kit.lose_reply(delivered),
         lambda: kit.crash(delivered, when="before"),
-    ):
+    ]
+    for refused in refusals:
         with pytest.raises(UsageError, match=r"MP342 .*delivered"):
             refused()
 
@@ -350,6 +354,28 @@ async def test_a_service_without_an_engine() -> None:
         assert await kit.published(OrderPlaced) == [OrderPlaced(order_id="a")]
         await kit.advance(timedelta(0))
         assert seen == [("a", True, 1)]
+
+
+async def test_a_consumer_that_fails_parks_its_event_without_waiting() -> None:
+    service = Milepost("failing", settings=NOWHERE)
+    deliveries = []
+
+    slowly = Retry(attempts=3, first=timedelta(hours=1), cap=timedelta(hours=1), within=None)
+
+    @service.consumer("failing-reader", retry=slowly).on(OrderPlaced)
+    async def read(event: OrderPlaced, tx: Transaction) -> None:
+        deliveries.append(tx.envelope.delivery)
+        raise ZeroDivisionError("cannot book")
+
+    async with open_kit(service) as kit:
+        async with asyncio.timeout(30):
+            await kit.deliver(OrderPlaced(order_id="a"), copies=2)
+        assert deliveries[-3:] == [1, 2, 3]
+        tried = len(deliveries)
+        await kit.deliver(OrderPlaced(order_id="b"))
+        assert len(deliveries) > tried
+        report = await timelines(service.settings.dsn)
+        assert report.count("HANDLER_FAILED  ZeroDivisionError: cannot book") == 2
 
 
 async def test_undo_of_a_namesake_in_another_saga_is_told_apart(kit: Kit) -> None:

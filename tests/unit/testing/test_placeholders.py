@@ -10,9 +10,10 @@ from milepost.testing import plugin, reporting
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without the variables."""
-    monkeypatch.delenv("MILEPOST_DATABASE_URL", raising=False)
-    monkeypatch.delenv("MILEPOST_KAFKA", raising=False)
+    """Begin without the variables, and end with what was there before."""
+    for name in ("MILEPOST_DATABASE_URL", "MILEPOST_KAFKA"):
+        monkeypatch.setenv(name, "noted, so that it is taken back")
+        monkeypatch.delenv(name)
 
 
 def test_settings_can_be_read_with_nothing_set() -> None:
