@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
 from uuid import UUID
 
 import asyncpg
@@ -66,7 +65,7 @@ async def worker_on(url: str, service: Milepost) -> AsyncIterator[tuple[Worker, 
     """A worker whose connections go through a URL."""
     database = Database(settings_for(url))
     await database.open()
-    engine = Engine(changes_of(service), cast("asyncpg.Pool[Any]", database.pool))
+    engine = Engine(changes_of(service), database.pool)
     lease = Lease(
         database.pool,
         SystemClock(),

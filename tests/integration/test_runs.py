@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
-from milepost import Context, Event, Repeat, Retry, Saga, StateError, Then
+from milepost import Context, Event, Repeat, Retry, RunRef, Saga, StateError, Then
 from milepost.consumers.changes import Change
 from milepost.sagas.model import Claim, Succeeded, Wake
 from milepost.schemas.messages import ResumeMessage, TimerMessage
@@ -87,8 +88,8 @@ async def test_a_rolled_back_start_leaves_nothing(database_url: str) -> None:
             assert await it.value(f"SELECT count(*) FROM milepost.{table}") == 0
 
 
-async def claimed(it: Rig, run: object, step: str) -> Change:
-    change = await it.engine.change(run, Claim(step, worker_id()))  # type: ignore[arg-type]
+async def claimed(it: Rig, run: UUID, step: str) -> Change:
+    change = await it.engine.change(run, Claim(step, worker_id()))
     assert change is not None
     return change
 
@@ -153,7 +154,7 @@ async def test_a_lost_timer_message_is_written_again_and_acted_on_once(database_
         assert (await it.history(run.id)).count("timer.stale") == 2
 
 
-async def waiting_run(it: Rig, order: Saga[Order], key: str = "o-1"):  # type: ignore[no-untyped-def]
+async def waiting_run(it: Rig, order: Saga[Order], key: str = "o-1") -> RunRef:
     """Start a run and bring it to its wait."""
     run = await it.start(order, Order(id=key))
     change = await claimed(it, run.id, "first")

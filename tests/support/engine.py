@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -41,7 +41,7 @@ class Rig:
 
     async def row(self, query: str, *arguments: Any) -> asyncpg.Record:
         """Return one row."""
-        found = await self.database.pool.fetchrow(query, *arguments)
+        found: asyncpg.Record | None = await self.database.pool.fetchrow(query, *arguments)
         assert found is not None, query
         return found
 
@@ -87,7 +87,7 @@ async def rig(
     service = Milepost(name, sagas=sagas, settings=settings)
     database = Database(settings, max_size=max_size)
     await database.open()
-    engine = Engine(changes_of(service), cast("asyncpg.Pool[Any]", database.pool))
+    engine = Engine(changes_of(service), database.pool)
     waker = Waker(engine, push=settings.nudge, sweep_every=settings.lease / 3)
     try:
         yield Rig(service, database, engine, Orchestrator(engine), waker)
