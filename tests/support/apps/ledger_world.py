@@ -26,6 +26,10 @@ CREATE TABLE IF NOT EXISTS fault (run text NOT NULL, what text NOT NULL, point t
 """
 
 
+#: Seconds that a request and its answer are each under way.
+SLOW = float(os.environ.get("LEDGER_SLOW", "0"))
+
+
 class World:
     """The provider, as steps see it.
 
@@ -55,6 +59,13 @@ class World:
 
     async def _act(self, run: str, key: str, what: str, *, dedupe: bool) -> int:
         await self.fault(run, what, "sending")
+        await asyncio.sleep(SLOW)
+        try:
+            return await self._carry_out(key, what, dedupe=dedupe)
+        finally:
+            await asyncio.sleep(SLOW)
+
+    async def _carry_out(self, key: str, what: str, *, dedupe: bool) -> int:
         async with self.pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 "INSERT INTO call (key, what, pid) VALUES ($1, $2, $3)", key, what, os.getpid()
