@@ -117,7 +117,7 @@ async def test_fifty_messages_for_one_run_through_three_orchestrators_equal_one(
         assert step is not None
         finish = Succeeded("first", step.fence, {"number": 7})
         sweep = Wake("first", step.generation + 99)
-        facts = [finish, sweep] * 25
+        facts: list[Succeeded | Wake] = [finish, sweep] * 25
         await asyncio.gather(
             *(who.engine.change(run.id, f) for who, f in zip([it, b, c] * 17, facts, strict=False))
         )
