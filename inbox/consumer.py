@@ -32,7 +32,7 @@ class Consumer:
         retry: Tries of one event before it becomes a dead letter, and the delays between them.
 
     Raises:
-        DefinitionError: MP107 when an argument is wrong.
+        DefinitionError: MP123 when an argument is wrong.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class Consumer:
     ) -> None:
         if not _NAME.fullmatch(name):
             raise DefinitionError(
-                "MP107",
+                "MP123",
                 f"consumer {name!r}: the name is a Kafka group, so use letters, digits, '.', '_' and '-'.",
             )
         if unknown not in ("skip", "dead_letter"):
             raise DefinitionError(
-                "MP107", f'consumer {name}: unknown={unknown!r} must be "skip" or "dead_letter".'
+                "MP123", f'consumer {name}: unknown={unknown!r} must be "skip" or "dead_letter".'
             )
         if batch < 1 or retry.attempts < 1:
-            raise DefinitionError("MP107", f"consumer {name}: batch and retry.attempts must be 1 or more.")
+            raise DefinitionError("MP123", f"consumer {name}: batch and retry.attempts must be 1 or more.")
         self.name = name
         self.unknown: Unknown = unknown
         self.batch = batch
@@ -62,7 +62,7 @@ class Consumer:
             event: Event class; its topic is read, its type selects the handler.
 
         Raises:
-            DefinitionError: MP107 when the type already has a handler, MP108 when the function cannot be one.
+            DefinitionError: MP123 when the type already has a handler, MP124 when the function cannot be one.
         """
 
         def register(handler: Handler[E]) -> Handler[E]:
@@ -70,7 +70,7 @@ class Consumer:
             if kind in self._handlers:
                 other, known = self._handlers[kind]
                 raise DefinitionError(
-                    "MP107",
+                    "MP123",
                     f"consumer {self.name}: {_name(handler)} would be the second handler of {kind}; "
                     f"{_name(known)} already takes {other.__name__}. Call both from one handler, or use a "
                     "second consumer with a name of its own.",
@@ -107,13 +107,13 @@ def _check(consumer: str, handler: Callable[..., Any]) -> None:
     called = getattr(inner, "__call__", None)  # noqa: B004 - an object with an async __call__ is a handler too
     if not (inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(called)):
         raise DefinitionError(
-            "MP108",
+            "MP124",
             f"consumer {consumer}: {_name(handler)} is no async function. Write `async def` and await in it.",
         )
     try:
         inspect.signature(handler).bind(object(), object())
     except TypeError as error:
         raise DefinitionError(
-            "MP108",
+            "MP124",
             f"consumer {consumer}: {_name(handler)} must take (event, tx): {error}.",
         ) from None

@@ -10,16 +10,22 @@ What FastStream 0.7 and aiokafka 0.14 do, and what is done about it here:
 - After an empty poll FastStream sleeps another `batch_timeout_ms`. Here an empty poll polls again.
 - A record that was polled before a rebalance can be handed over after it. `admit` sees each poll at the
   instant at which it returns and drops what does not belong to the present assignment.
+- A header name that is no UTF-8 makes aiokafka raise in the middle of a poll, again and again, and what the poll
+  had already taken from other partitions is lost to it. Here the next session reads again from the start positions,
+  one record at a time, and hands that record on without its bytes.
 - aiokafka's stop waits without bound when the broker is away. `close` cuts it off.
+- aiokafka logs ten lines a second while the broker is away. Here its logger is silenced where nobody set its level.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
@@ -28,8 +34,8 @@ from faststream.kafka.message import FAKE_CONSUMER, KafkaMessage
 from faststream.middlewares import AckPolicy
 
 from ..schemas.envelope import Record
+from .kafka_poll import Partition, Polls, watched
 
-Partition: TypeAlias = tuple[str, int]
 _POLL_MS = 500
 
 
@@ -57,26 +63,6 @@ class Rebalances(Protocol):
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """These are ours no longer."""
-        ...
-
-
-class Polls(Protocol):
-    """Who takes the records; no method may wait."""
-
-    def admit(self, partitions: Sequence[Partition]) -> set[Partition]:
-        """Say, at the instant at which a poll returned, which of its partitions are to be handed on."""
-        ...
-
-    def receive(self, records: Sequence[Record]) -> None:
-        """Take the admitted records of the last poll."""
-        ...
-
-    def polled(self) -> None:
-        """A poll returned, with or without records."""
-        ...
-
-    def broken(self, error: BaseException) -> None:
-        """This session is of no more use."""
         ...
 
 
@@ -121,6 +107,7 @@ class GroupSession:
         topics: Topics to read.
         max_records: Most records of one poll.
         options: Timing.
+        careful: Poll one record at a time, until one that cannot be read has been passed.
     """
 
     def __init__(
@@ -134,13 +121,15 @@ class GroupSession:
         polls: Polls,
         rebalances: Rebalances,
         options: GroupOptions,
+        careful: bool = False,
     ) -> None:
+        quiet_client()
         session_ms = int(options.session_timeout.total_seconds() * 1000)
         self._polls = polls
         self._options = options
         self._broker = _Broker(
             kafka,
-            self._watched,
+            partial(watched, polls=polls, careful=careful),
             client_id=client,
             consumer_only=True,
             apply_types=False,
@@ -236,26 +225,6 @@ class GroupSession:
             self._polls.broken(error)
             raise
 
-    def _watched(self, consumer: Any) -> Any:
-        poll = consumer.getmany
-
-        async def getmany(
-            *partitions: Any, timeout_ms: int = 0, max_records: int | None = None
-        ) -> dict[Any, Any]:
-            try:
-                while True:
-                    found = await poll(*partitions, timeout_ms=timeout_ms, max_records=max_records)
-                    self._polls.polled()
-                    admitted = self._polls.admit([(tp.topic, tp.partition) for tp in found])
-                    if admitted:
-                        return {tp: records for tp, records in found.items() if tp in admitted}
-            except Exception as error:
-                self._polls.broken(error)
-                raise
-
-        consumer.getmany = getmany
-        return consumer
-
 
 def _parse(message: Any) -> KafkaMessage:
     """Wrap what was polled; FastStream would skip the records if this raised, so it only wraps."""
@@ -264,6 +233,13 @@ def _parse(message: Any) -> KafkaMessage:
 
 def _raw(message: Any) -> Any:
     return message.raw_message
+
+
+def quiet_client() -> None:
+    """Keep aiokafka's own log lines back, unless the application has set the level of its logger."""
+    client = logging.getLogger("aiokafka")
+    if client.level == logging.NOTSET:
+        client.setLevel(logging.CRITICAL)
 
 
 def _record(raw: Any) -> Record:

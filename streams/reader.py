@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..schemas.ids import Clock, Randomness, SystemClock, SystemRandomness
-from .kafka import GroupOptions, GroupSession, Partition
+from .kafka import GroupOptions, GroupSession
+from .kafka_poll import Partition
 from .lifecycle import Health, Stop
 from .reader_assignment import Assignment
 from .reader_lane import Handle, Positions
@@ -76,6 +77,7 @@ class GroupReader:
         self._now: Assignment | None = None
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self._trouble: str | None = "not started"
+        self._careful = False
         self._grumbled_at: float | None = None
 
     @property
@@ -100,6 +102,7 @@ class GroupReader:
             try:
                 await self._session(stop)
             except Exception as error:
+                self._careful = isinstance(error.__cause__, UnicodeDecodeError)
                 self._trouble = f"group {self._group}: {type(error).__name__}: {error}"
                 self._grumble(f"group {self._group}", error)
             bound = 0.5 if self._clock.monotonic() - began > 60 else min(_LONGEST_PAUSE, bound * 2)
@@ -131,6 +134,7 @@ class GroupReader:
             polls=assignment,
             rebalances=assignment,
             options=self._options,
+            careful=self._careful,
         )
         assignment.session = session
         helpers: list[asyncio.Task[None]] = []

@@ -11,7 +11,8 @@ from aiokafka.errors import KafkaError
 
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness
-from .kafka import GroupSession, Partition
+from .kafka import GroupSession
+from .kafka_poll import Partition
 from .lifecycle import Health
 from .reader_lane import Handle, Lane, Positions
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness
-from .kafka import Partition
+from .kafka_poll import Partition
 
 Handle: TypeAlias = Callable[[Sequence[Record]], Awaitable[None]]
 Positions: TypeAlias = Callable[[Sequence[Partition]], Awaitable[Mapping[Partition, int]]]

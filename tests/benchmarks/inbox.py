@@ -45,7 +45,7 @@ async def fill(bootstrap: str, topic: str, n: int) -> None:
     await ensure_topics(bootstrap, [topic], partitions=PARTITIONS)
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
     await producer.start()
-    recent: list[tuple[bytes, list[tuple[str, bytes]]]] = []
+    recent: list[tuple[bytes, list[tuple[str, bytes | None]]]] = []
     for number in range(n):
         if number % 10 == 9:
             body, given = recent[0]

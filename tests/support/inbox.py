@@ -45,7 +45,7 @@ async def nothing_published(tx: Transaction, events: tuple[Event, ...]) -> list[
     return []
 
 
-def headers(event_id: UUID | str, *, type: str = "test.paid", **more: str) -> list[tuple[str, bytes]]:
+def headers(event_id: UUID | str, *, type: str = "test.paid", **more: str) -> list[tuple[str, bytes | None]]:
     """Return CloudEvents headers as raw bytes."""
     found = event_headers(
         event_id=IDS.new(), source="/test", type=type, version=1, time=datetime(2026, 1, 1, tzinfo=UTC)
@@ -134,7 +134,8 @@ class Effects:
 @asynccontextmanager
 async def opened(database_url: str, *, max_size: int = 10, **settings: Any) -> AsyncIterator[Database]:
     """Give an open pool with an effect table."""
-    database = Database(Settings(database_url=database_url, **settings), max_size=max_size)
+    given: dict[str, Any] = {"database_url": database_url, **settings}
+    database = Database(Settings(**given), max_size=max_size)
     await database.open()
     try:
         await database.pool.execute(EFFECTS)

@@ -12,6 +12,7 @@ from milepost.schemas.ids import SystemClock
 from milepost.schemas.options import Retry
 from milepost.schemas.transaction import Transaction
 from milepost.streams.database import Database
+from milepost.streams.reader import GroupReader
 from milepost.streams.topics import ensure_topics
 
 from tests.support.inbox import (
@@ -52,6 +53,10 @@ def effects(database: Database) -> Effects:
     return Effects(database.pool)
 
 
+async def more_than(effects: Effects, runs: int) -> None:
+    await until(lambda: len(effects.runs) > runs, within=20, what=f"more than {runs} runs")
+
+
 async def test_events_are_applied_once_although_the_topic_has_copies(
     kafka: str, topic: str, database: Database, effects: Effects
 ) -> None:
@@ -78,7 +83,7 @@ async def test_two_consumers_of_a_group_and_a_forced_rebalance_apply_each_event_
         await effects.apply(event, tx)
         await asyncio.sleep(0.002)
 
-    def member() -> object:
+    def member() -> GroupReader:
         return reader_of(consumer_of(topic, topic, slowly, batch=20), database, kafka)
 
     async def done() -> bool:
@@ -90,7 +95,7 @@ async def test_two_consumers_of_a_group_and_a_forced_rebalance_apply_each_event_
         for n in range(300, 600, 100):
             async with running(member()) as stop:
                 await send(kafka, topic, events[n : n + 100])
-                await until(lambda n=len(effects.runs): len(effects.runs) > n)
+                await more_than(effects, len(effects.runs))
                 stop.ask(now=True)
         async with running(member()):
             await until(done, within=60, what="all events applied")
@@ -185,16 +190,16 @@ async def test_members_come_and_go_over_slow_handlers(
         await effects.apply(event, tx)
         await asyncio.sleep(0.05)
 
-    def member() -> object:
+    def member() -> GroupReader:
         return reader_of(consumer_of(topic, topic, handle, batch=4), database, kafka)
 
     expected = [f"o-{n}" for n in range(360)]
     await send(kafka, topic, [paid(order, partition=n % PARTITIONS) for n, order in enumerate(expected)])
     async with running(member()):
         for _ in range(4):
-            await until(lambda n=len(effects.runs): len(effects.runs) > n + 10, within=20)
+            await more_than(effects, len(effects.runs) + 10)
             async with running(member(), grace=0.5):
-                await until(lambda n=len(effects.runs): len(effects.runs) > n + 10, within=20)
+                await more_than(effects, len(effects.runs) + 10)
         await until(lambda: effects.value("SELECT count(DISTINCT text) = 360 FROM effect"), within=60)
     assert Counter(await effects.orders()) == Counter(expected)
 

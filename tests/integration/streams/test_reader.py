@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
+from aiokafka.record.util import calc_crc32c
 from milepost.schemas.envelope import Record
 from milepost.schemas.ids import SystemClock
 from milepost.streams.lifecycle import Stop
@@ -316,14 +318,54 @@ async def test_no_progress_though_records_wait_leads_to_a_new_session(kafka: str
         assert one._now is not before
 
 
-async def test_a_missing_topic_and_a_missing_broker_are_red_and_waited_for(
-    kafka: str, topic_prefix: str
-) -> None:
-    seen = Seen()
-    nowhere = reader("127.0.0.1:1", "t", seen.handle)
+async def test_a_missing_broker_is_red_and_said() -> None:
+    nowhere = reader("127.0.0.1:1", "t", Seen().handle)
     async with running(nowhere):
         await until(lambda: "KafkaConnectionError" in nowhere.health().detail)
         assert not nowhere.health().ok
+
+
+async def test_a_missing_topic_is_waited_for(kafka: str, topic_prefix: str) -> None:
+    name, seen = f"{topic_prefix}.late", Seen()
+    one = reader(kafka, name, seen.handle)
+    async with running(one):
+        await until(lambda: "UnknownTopicOrPartition" in one.health().detail, within=40)
+        assert not one.health().ok
+        await ensure_topics(kafka, [name], partitions=1)
+        await send(kafka, name, [plain(0)])
+        await until(lambda: seen.offsets() == [0], within=40)
+
+
+async def send_with_a_header_name_of_no_utf8(kafka: str, topic: str) -> None:
+    """Send a good record and, in the same batch, one whose header is named C3 28, as a client in C may."""
+    producer = AIOKafkaProducer(bootstrap_servers=kafka)
+    await producer.start()
+    try:
+        batch = producer.create_batch()
+        batch.append(key=b"k", value=b"good", timestamp=1, headers=[])
+        batch.append(key=b"k", value=b"odd", timestamp=1, headers=[("zz", b"v")])
+        build = batch._build
+
+        def patched() -> bytearray:
+            raw = bytearray(build().replace(b"zz", b"\xc3\x28"))
+            # Record batch v2: the CRC-32C at byte 17 covers everything from byte 21 on.
+            raw[17:21] = calc_crc32c(bytes(raw[21:])).to_bytes(4, "big")
+            return raw
+
+        batch._build = patched
+        await (await producer.send_batch(batch, topic, partition=0))
+    finally:
+        await producer.stop()
+
+
+async def test_a_header_name_that_is_no_text_holds_up_nothing(kafka: str, topic: str) -> None:
+    seen = Seen()
+    async with running(reader(kafka, topic, seen.handle)):
+        await send_with_a_header_name_of_no_utf8(kafka, topic)
+        await send(kafka, topic, [plain(2), plain(0, 1)])
+        await until(lambda: seen.offsets() == [0, 1, 2] and seen.offsets(1) == [0], within=20)
+    odd = next(record for record in seen.records if record.offset == 1)
+    assert odd.value is None and [name for name, _ in odd.headers] == ["milepost-unreadable"]
 
 
 async def test_stopping_before_the_start_is_over_is_quick() -> None:

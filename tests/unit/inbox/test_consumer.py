@@ -39,7 +39,7 @@ def test_topics_and_handlers_are_known() -> None:
 def test_two_handlers_of_one_type_are_refused_by_name() -> None:
     consumer = Consumer("billing")
     consumer.on(Placed)(handle)
-    with pytest.raises(DefinitionError, match=r"MP107 consumer billing: .*second handler of c\.placed"):
+    with pytest.raises(DefinitionError, match=r"MP123 consumer billing: .*second handler of c\.placed"):
         consumer.on(PlacedToo)(handle)
 
 
@@ -51,7 +51,7 @@ async def too_few(event: Any) -> None: ...
 
 @pytest.mark.parametrize("wrong", [not_async, too_few, print])
 def test_what_cannot_be_a_handler_is_refused(wrong: Any) -> None:
-    with pytest.raises(DefinitionError, match="MP108"):
+    with pytest.raises(DefinitionError, match="MP124"):
         Consumer("billing").on(Placed)(wrong)
 
 
@@ -80,5 +80,5 @@ def test_other_async_callables_are_handlers(good: Any) -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(DefinitionError, match="MP107"):
+    with pytest.raises(DefinitionError, match="MP123"):
         Consumer(**options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 from uuid import uuid4
 
 import pytest
@@ -25,7 +26,9 @@ def find(type: str) -> model.Bound | None:
     return (Paid, handler) if type == "test.paid" else None
 
 
-def read(found: Record, *, unknown: str = "skip", oldest_ms: float = OLDEST) -> Item:
+def read(
+    found: Record, *, unknown: Literal["skip", "dead_letter"] = "skip", oldest_ms: float = OLDEST
+) -> Item:
     return model.read(found, find, unknown=unknown, oldest_ms=oldest_ms)
 
 
