@@ -27,11 +27,11 @@ class KitClients:
         """Return the instance.
 
         Raises:
-            UsageError: MP341 when the test provided none. The step fails with it, and `check` raises it again.
+            UsageError: MP351 when the test provided none. The step fails with it, and `check` raises it again.
         """
         if kind not in self._known:
             self._missing = UsageError(
-                "MP341",
+                "MP351",
                 f"ctx.use({kind.__name__}): the kit has no {kind.__name__}, and does not open the one of service "
                 f"{self._service}, because a test must not reach the outside world by mistake. Call "
                 f"kit.provide({kind.__name__}, ...) with a fake.",
@@ -43,7 +43,7 @@ class KitClients:
         """Raise, once, what a step was refused.
 
         Raises:
-            UsageError: MP341.
+            UsageError: MP351.
         """
         missing, self._missing = self._missing, None
         if missing is not None:

@@ -79,7 +79,7 @@ class Kit:
             times: How many calls are refused; None for all from now on, 0 for none any more.
 
         Raises:
-            UsageError: MP340 when it is none of the service's, MP342 for a wait.
+            UsageError: MP350 when it is none of the service's, MP352 for a wait.
         """
         self._faults.refuse(place_of(self._service, step, "fail"), code, times)
 
@@ -93,7 +93,7 @@ class Kit:
             times: How many answers.
 
         Raises:
-            UsageError: MP340, MP342 as `fail`.
+            UsageError: MP350, MP352 as `fail`.
         """
         self._faults.lose(place_of(self._service, step, "lose_reply"), times)
 
@@ -109,7 +109,7 @@ class Kit:
                 by the dying process.
 
         Raises:
-            UsageError: MP340, MP342 as `fail`.
+            UsageError: MP350, MP352 as `fail`.
         """
         self._faults.crash(place_of(self._service, step, "crash"), when)
 
@@ -130,12 +130,12 @@ class Kit:
             copies: How often the same event, with the same id, arrives.
 
         Raises:
-            UsageError: MP343 when neither a consumer nor a wait of the service reads its topic.
+            UsageError: MP353 when neither a consumer nor a wait of the service reads its topic.
         """
         topic = event.milepost_spec.topic
         if not self._pump.reads(topic):
             raise UsageError(
-                "MP343",
+                "MP353",
                 f"kit.deliver({type(event).__name__}): no consumer and no wait of service {self._service.name} reads "
                 f"topic {topic!r}, so nothing would happen. Add a handler or a wait for it.",
             )
@@ -152,11 +152,11 @@ class Kit:
             by: How far.
 
         Raises:
-            UsageError: MP344 for a negative time, MP341 when a step asked for a client that the kit does not have.
+            UsageError: MP354 for a negative time, MP351 when a step asked for a client that the kit does not have.
         """
         if by < timedelta(0):
             raise UsageError(
-                "MP344", f"kit.advance({by}): time does not run backwards. Give a positive duration."
+                "MP354", f"kit.advance({by}): time does not run backwards. Give a positive duration."
             )
         target = self._opened.clock.now() + by
         async with self._turn:
@@ -178,7 +178,7 @@ class Kit:
 
         Raises:
             NotReached: An AssertionError that shows the run's timeline.
-            UsageError: MP345 for a run that does not exist, MP341 as `advance`.
+            UsageError: MP355 for a run that does not exist, MP351 as `advance`.
         """
 
         __tracebackhide__ = True  # what the test's author needs is the test's own line and the timeline
@@ -200,7 +200,7 @@ class Kit:
 
         Raises:
             NotReached: An AssertionError that shows the run's timeline.
-            UsageError: MP340 when it is none of the run's saga, MP345 and MP341 as `until`.
+            UsageError: MP350 when it is none of the run's saga, MP355 and MP351 as `until`.
         """
         __tracebackhide__ = True
         name, events = row_name(self._service, run, step), _PASSED_WITHIN.get(state, [])
@@ -218,7 +218,7 @@ class Kit:
 
         Raises:
             NotReached: It has none; shows the run's timeline.
-            UsageError: MP340 and MP345 as `until_step`.
+            UsageError: MP350 and MP355 as `until_step`.
         """
         name = row_name(self._service, run, node)
         await self._known(run)
@@ -271,7 +271,7 @@ class Kit:
         state: str | None = await self._opened.database.pool.fetchval(Sql.run_state, run.id)
         if state is None:
             raise UsageError(
-                "MP345",
+                "MP355",
                 f"run {run} ({run.id}) is not in this kit's database. Start it with kit.start() of the same kit.",
             )
         return state

@@ -35,7 +35,7 @@ async def open_kit(
 
     Raises:
         ConnectError: MP504 when no PostgreSQL is to be had.
-        UsageError: MP346 when a kit is already open on this service, MP347 when its engine cannot be redirected.
+        UsageError: MP356 when a kit is already open on this service, MP357 when its engine cannot be redirected.
     """
     async with throwaway_database() as url, on_database(service, url) as opened:
         if prepare is not None:

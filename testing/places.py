@@ -19,11 +19,11 @@ def place_of(service: Milepost, step: Node[Any, Any] | Undo[Any], call: str) -> 
         call: Name of the kit's method, for the error.
 
     Raises:
-        UsageError: MP340 when it is none of the service's, MP342 for a wait, which is never called.
+        UsageError: MP350 when it is none of the service's, MP352 for a wait, which is never called.
     """
     if isinstance(step, Wait):
         raise UsageError(
-            "MP342",
+            "MP352",
             f"kit.{call}({step.name}): a wait is never called, so nothing of it can fail. Deliver its event late with "
             "kit.advance and kit.deliver, or never.",
         )
@@ -37,7 +37,7 @@ def row_name(service: Milepost, run: RunRef, step: Node[Any, Any] | Undo[Any]) -
     """Return the name of the row of a run.
 
     Raises:
-        UsageError: MP340 when the run's saga has no such step, wait or undo.
+        UsageError: MP350 when the run's saga has no such step, wait or undo.
     """
     for definition in service.definitions:
         if definition.name == run.saga and _belongs(definition, step):
@@ -54,6 +54,6 @@ def _belongs(definition: Definition, step: Node[Any, Any] | Undo[Any]) -> bool:
 
 def _stranger(step: Node[Any, Any] | Undo[Any], call: str, home: str) -> UsageError:
     return UsageError(
-        "MP340",
+        "MP350",
         f"{call}: {step!r} is no step, wait or undo of {home}. Pass one of its own, from the same module.",
     )

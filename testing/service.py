@@ -76,11 +76,11 @@ async def on_database(service: Milepost, url: str) -> AsyncGenerator[Opened]:
         url: The database, with the kit's set-up in it.
 
     Raises:
-        UsageError: MP346 when a kit is already open on this service, MP347 when its engine cannot be redirected.
+        UsageError: MP356 when a kit is already open on this service, MP357 when its engine cannot be redirected.
     """
     if isinstance(service.clock, ManualClock):
         raise UsageError(
-            "MP346",
+            "MP356",
             f"open_kit(): a kit is already open on service {service.name}. Close it first; a service has one database.",
         )
     settings = _settings(service, url)
@@ -143,7 +143,7 @@ async def _check(engine: AsyncEngine, wanted: str) -> None:
         found = (await connection.exec_driver_sql(Sql.current_database)).scalar_one()
     if found != wanted:
         raise UsageError(
-            "MP347",
+            "MP357",
             f"open_kit(): the service's SQLAlchemy engine connects to database {found!r} whatever it is told, so a "
             "test could write there. Make the engine from a URL, without creator=, async_creator= or pool=.",
         )

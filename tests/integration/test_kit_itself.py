@@ -84,11 +84,11 @@ async def test_what_is_not_of_this_service_is_refused(kit: Kit) -> None:
         lambda: kit.crash(safe_act, when="before"),
     ]
     for refused in refusals:
-        with pytest.raises(UsageError, match=r"MP340 .*<Step act of safe v1> is no step"):
+        with pytest.raises(UsageError, match=r"MP350 .*<Step act of safe v1> is no step"):
             refused()
-    with pytest.raises(UsageError, match=r"MP340 .*saga order"):
+    with pytest.raises(UsageError, match=r"MP350 .*saga order"):
         await kit.until_step(run, safe_act, StepState.RUNNING)
-    with pytest.raises(UsageError, match="MP340"):
+    with pytest.raises(UsageError, match="MP350"):
         await kit.result(run, safe_act)
 
 
@@ -99,17 +99,17 @@ async def test_a_wait_cannot_fail_or_crash(kit: Kit) -> None:
         lambda: kit.crash(delivered, when="before"),
     ]
     for refused in refusals:
-        with pytest.raises(UsageError, match=r"MP342 .*delivered"):
+        with pytest.raises(UsageError, match=r"MP352 .*delivered"):
             refused()
 
 
 async def test_an_event_that_nobody_reads_is_refused(kit: Kit) -> None:
-    with pytest.raises(UsageError, match=r"MP343 .*'nobody-reads-this'"):
+    with pytest.raises(UsageError, match=r"MP353 .*'nobody-reads-this'"):
         await kit.deliver(Unread())
 
 
 async def test_time_does_not_run_backwards(kit: Kit) -> None:
-    with pytest.raises(UsageError, match="MP344"):
+    with pytest.raises(UsageError, match="MP354"):
         await kit.advance(timedelta(seconds=-1))
 
 
@@ -120,21 +120,21 @@ async def test_a_run_that_does_not_exist_is_refused(kit: Kit) -> None:
         kit.until_step(nobody, ship, StepState.RUNNING),
         kit.result(nobody, ship),
     ):
-        with pytest.raises(UsageError, match="MP345 run order/o-9"):
+        with pytest.raises(UsageError, match="MP355 run order/o-9"):
             await asked
 
 
 async def test_a_client_that_was_not_provided_is_named_at_once(service: Milepost) -> None:
     async with open_kit(service, prepare=make_tables) as kit:
         run = await kit.start(order, ORDER)
-        with pytest.raises(UsageError, match=r"MP341 ctx.use\(Warehouse\).*kit.provide\(Warehouse"):
+        with pytest.raises(UsageError, match=r"MP351 ctx.use\(Warehouse\).*kit.provide\(Warehouse"):
             await kit.until(run, RunState.SUCCEEDED)
-        with pytest.raises(UsageError, match="MP341"):
+        with pytest.raises(UsageError, match="MP351"):
             await kit.advance(timedelta(seconds=1))
 
 
 async def test_a_service_has_one_kit_at_a_time(service: Milepost, kit: Kit) -> None:
-    with pytest.raises(UsageError, match="MP346"):
+    with pytest.raises(UsageError, match="MP356"):
         async with open_kit(service):
             pass
     run = await kit.start(order, ORDER)
@@ -147,7 +147,7 @@ async def test_an_engine_that_connects_elsewhere_whatever_it_is_told_is_refused(
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=always_there)
     stubborn = Milepost("stubborn", engine=engine, settings=NOWHERE)
-    with pytest.raises(UsageError, match="MP347"):
+    with pytest.raises(UsageError, match="MP357"):
         async with open_kit(stubborn):
             pass
     assert stubborn.settings is NOWHERE
@@ -391,7 +391,7 @@ async def test_undo_of_a_namesake_in_another_saga_is_told_apart(kit: Kit) -> Non
 
     twin.flow(charge_card)
     kit.fail(refund, code="X", times=0)
-    with pytest.raises(UsageError, match="MP340"):
+    with pytest.raises(UsageError, match="MP350"):
         kit.fail(refund_twin, code="X")
-    with pytest.raises(UsageError, match="MP340"):
+    with pytest.raises(UsageError, match="MP350"):
         kit.fail(charge_card, code="X")
