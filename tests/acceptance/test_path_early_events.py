@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.support.apps.ledger import parcel
 from tests.support.apps.ledger_stage import Stage, staged
 from tests.support.process import served
@@ -51,7 +53,7 @@ async def test_events_before_the_run_between_retries_and_in_time_each_count_once
             assert await stage.effects(run) == ["pay", "send", "close"], await stage.story(run)
             resumed = [event for event in await stage.history(run) if event == "run.resumed"]
             assert len(resumed) == 1, await stage.story(run)
-            await until(lambda name=name: noted(stage, name), within=30, what=f"{name} to be noted")
+            await until(partial(noted, stage, name), within=30, what=f"{name} to be noted")
         assert {name: await kept(stage, name) for name in ("early", "between", "waiting")} == {
             "early": 2,
             "between": 1,

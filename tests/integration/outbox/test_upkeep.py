@@ -30,9 +30,11 @@ def stop() -> Stop:
 
 async def make_old(connection: asyncpg.Connection[Any], rows: int = 3) -> str:
     """Attach a partition of twenty days ago with rows in it; returns its name."""
-    name, low, high = await connection.fetchrow(
+    found = await connection.fetchrow(
         "SELECT * FROM milepost.partition_of('outbox', clock_timestamp() - make_interval(days => $1))", OLD
     )
+    assert found is not None
+    name, low, high = found
     await connection.execute(f"CREATE TABLE milepost.{name} (LIKE milepost.outbox INCLUDING ALL)")
     await connection.execute(
         f"ALTER TABLE milepost.outbox ATTACH PARTITION milepost.{name} FOR VALUES FROM ('{low}') TO ('{high}')"

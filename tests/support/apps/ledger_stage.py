@@ -63,7 +63,7 @@ class Stage:
     async def start(self, saga: Saga[Job], name: str) -> UUID:
         """Start a run."""
         async with self.pool.acquire() as connection, connection.transaction():
-            return (await self.service.start(connection, saga, Job(name=name))).id  # type: ignore[arg-type]
+            return (await self.service.start(connection, saga, Job(name=name))).id
 
     async def fault(self, run: str, what: str, point: str, act: str, times: int = 1) -> None:
         """Order a fault at a point of the run with this key."""
@@ -115,7 +115,7 @@ class Stage:
     async def step(self, run: UUID, name: str) -> asyncpg.Record:
         """Return a step's row."""
         query = "SELECT * FROM milepost.step WHERE run_id = $1 AND name = $2"
-        found = await self.pool.fetchrow(query, run, name)
+        found: asyncpg.Record | None = await self.pool.fetchrow(query, run, name)
         assert found is not None, f"{name} has no row"
         return found
 

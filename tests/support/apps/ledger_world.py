@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 from milepost import Refused
@@ -37,7 +38,7 @@ class World:
         pool: Of its own, so that nothing here shares a transaction with Milepost.
     """
 
-    def __init__(self, pool: asyncpg.Pool) -> None:  # type: ignore[type-arg]
+    def __init__(self, pool: asyncpg.Pool[Any]) -> None:
         self.pool = pool
 
     @classmethod

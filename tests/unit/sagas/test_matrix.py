@@ -29,6 +29,7 @@ from milepost.sagas.model import (
     Step,
     Succeeded,
     TryFailed,
+    Verdict,
     Wake,
 )
 from milepost.schemas.options import Found, OnTimeout, Probe, Repeat, Retry, Then
@@ -77,7 +78,7 @@ def definitions() -> Iterator[tuple[str, Definition]]:
     yield from _special()
     for policy in (Then.RECONCILE, Then.RETRY, Then.CANCEL, Then.COMPENSATE, Then.CONTINUE, Then.PERSON):
         for last in (False, True):
-            yield f"wait-{policy.name}-{last}", _wait(policy, last)  # type: ignore[arg-type]
+            yield f"wait-{policy.name}-{last}", _wait(policy, last)
 
 
 def _special() -> Iterator[tuple[str, Definition]]:
@@ -121,15 +122,13 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
             HandedBack(step.name, fence),
             Stale(step.name, fence, NOW - timedelta(seconds=5)),
         ]
-        found += [
-            TryFailed(step.name, fence, verdict, "CODE", "words", pause)
-            for verdict, pause in (
-                ("retry", None),
-                ("fatal", None),
-                ("unknown", None),
-                ("not_sent", timedelta.max),
-            )
-        ]
+        verdicts: tuple[tuple[Verdict, timedelta | None], ...] = (
+            ("retry", None),
+            ("fatal", None),
+            ("unknown", None),
+            ("not_sent", timedelta.max),
+        )
+        found += [TryFailed(step.name, fence, verdict, "CODE", "words", pause) for verdict, pause in verdicts]
         answers = (
             ProbeFound({"id": "x"}),
             ProbeAbsent(),
@@ -266,7 +265,7 @@ def _unusual() -> Iterator[tuple[str, Definition]]:
     yield "match-first", flow(saga)
     for policy in (Then.RECONCILE, Then.CONTINUE):
         saga = new_saga()
-        wait = saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=policy)  # type: ignore[arg-type]
+        wait = saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=policy)
         if policy is Then.RECONCILE:
 
             @wait.probe
@@ -276,12 +275,12 @@ def _unusual() -> Iterator[tuple[str, Definition]]:
         saga.wait("bad", Delivered, match=lambda v: "", timeout=HOUR, on_timeout=Then.PERSON)
         yield f"match-after-{policy.name}", flow(saga)
         saga = new_saga()
-        wait = saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=policy)  # type: ignore[arg-type]
+        wait = saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=policy)
         if policy is Then.RECONCILE:
             wait.probe(ask)
         yield f"wait-last-{policy.name}", flow(saga)
         saga = new_saga()
-        wait = saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=policy)  # type: ignore[arg-type]
+        wait = saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=policy)
         if policy is Then.RECONCILE:
             wait.probe(ask)
         add_step(saga, "after", retry=Retry(attempts=1))

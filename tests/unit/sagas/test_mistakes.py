@@ -45,8 +45,12 @@ def refused(code: str, text: str, declare: Callable[[], Any]) -> None:
 
 
 def add_wait(saga: Saga[Order], name: str = "delivered", **options: Any) -> Any:
-    options = {"match": lambda v: v.input.id, "timeout": DAY, "on_timeout": Then.PERSON} | options
-    return saga.wait(name, options.pop("event", Delivered), **options)
+    given: dict[str, Any] = {
+        "match": lambda v: v.input.id,
+        "timeout": DAY,
+        "on_timeout": Then.PERSON,
+    } | options
+    return saga.wait(name, given.pop("event", Delivered), **given)
 
 
 # --- the words of the guide -------------------------------------------------------------------------
@@ -178,7 +182,7 @@ def test_mp107_a_step_must_say_what_it_returns() -> None:
         (blocking, "async"),
     ):
         with pytest.raises(DefinitionError, match=f"MP107.*{words}"):
-            saga.step(repeat=Repeat.SAFE)(fn)  # type: ignore[type-var, arg-type]
+            saga.step(repeat=Repeat.SAFE)(fn)  # type: ignore[arg-type]
 
 
 def test_mp107_a_result_must_fit_into_json() -> None:
@@ -213,8 +217,8 @@ def test_mp115_a_secret_is_not_stored() -> None:
 def test_only_the_return_annotation_has_to_be_found() -> None:
     saga = new_saga()
 
-    @saga.step(repeat=Repeat.SAFE)
-    async def work(ctx: OnlyForTypes) -> Done:  # type: ignore[type-var]
+    @saga.step(repeat=Repeat.SAFE)  # type: ignore[arg-type]
+    async def work(ctx: OnlyForTypes) -> Done:
         raise NotImplementedError
 
     assert flow(saga).nodes[0].result is Done
