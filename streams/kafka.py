@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
@@ -124,7 +124,6 @@ class GroupSession:
         careful: bool = False,
     ) -> None:
         quiet_client()
-        session_ms = int(options.session_timeout.total_seconds() * 1000)
         self._polls = polls
         self._options = options
         self._broker = _Broker(
@@ -136,14 +135,12 @@ class GroupSession:
             logger=None,
             graceful_timeout=1.0,
             # A join waits for the other members, at most the session timeout; a request must outlast that.
-            request_timeout_ms=session_ms + 10_000,
+            request_timeout_ms=_ms(options.session_timeout) + 10_000,
         )
         self._subscriber = self._broker.subscriber(
             *topics,
             batch=True,
             group_id=group,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
             ack_policy=AckPolicy.MANUAL,
             listener=_Listener(rebalances),
             parser=_parse,
@@ -151,9 +148,7 @@ class GroupSession:
             no_reply=True,
             max_records=max_records,
             batch_timeout_ms=_POLL_MS,
-            session_timeout_ms=session_ms,
-            heartbeat_interval_ms=max(1, session_ms // 4),
-            max_poll_interval_ms=int(options.max_poll_interval.total_seconds() * 1000),
+            **_consumer_options(options),
         )
         self._subscriber(self._receive)
 
@@ -224,6 +219,28 @@ class GroupSession:
         except Exception as error:
             self._polls.broken(error)
             raise
+
+
+class _ConsumerOptions(TypedDict):
+    auto_offset_reset: Literal["earliest"]
+    isolation_level: Literal["read_committed"]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+
+
+def _consumer_options(options: GroupOptions) -> _ConsumerOptions:
+    return {
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_committed",
+        "session_timeout_ms": _ms(options.session_timeout),
+        "heartbeat_interval_ms": max(1, _ms(options.session_timeout) // 4),
+        "max_poll_interval_ms": _ms(options.max_poll_interval),
+    }
+
+
+def _ms(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)
 
 
 def _parse(message: Any) -> KafkaMessage:

@@ -107,6 +107,7 @@ class GroupReader:
                 self._grumble(f"group {self._group}", error)
             bound = 0.5 if self._clock.monotonic() - began > 60 else min(_LONGEST_PAUSE, bound * 2)
             await stop.wait(bound * self._dice.uniform())
+        await self._drain(stop)
         self._trouble = "stopped"
 
     async def _session(self, stop: Stop) -> None:
@@ -115,28 +116,8 @@ class GroupReader:
         Raises:
             Exception: What broke it.
         """
-        assignment = Assignment(
-            handle=self._handle,
-            positions=self._positions,
-            max_records=self._max_records,
-            clock=self._clock,
-            dice=self._dice,
-            grumble=self._grumble,
-            running=self._running,
-            stalled_after=self._stalled_after,
-        )
-        session = GroupSession(
-            self._kafka,
-            client=f"milepost-{self._name}",
-            group=self._group,
-            topics=self._topics,
-            max_records=4 * self._max_records,
-            polls=assignment,
-            rebalances=assignment,
-            options=self._options,
-            careful=self._careful,
-        )
-        assignment.session = session
+        assignment = self._assignment()
+        session = assignment.session
         helpers: list[asyncio.Task[None]] = []
         try:
             if not await self._started(session, stop):
@@ -148,12 +129,40 @@ class GroupReader:
             ]
             while not await stop.wait(_TICK):
                 assignment.check(session.polling, helpers)
-            await self._drain(assignment, stop)
+            assignment.finish()
+            await self._drain(stop)
+            with suppress(Exception):
+                async with asyncio.timeout(max(0.5, min(_CLOSE, stop.remaining()))):
+                    await assignment.commit()
         finally:
             assignment.close()
             self._now = None
             await _end(helpers)
             await session.close(max(0.5, min(_CLOSE, stop.remaining())))
+
+    def _assignment(self) -> Assignment:
+        assignment = Assignment(
+            handle=self._handle,
+            positions=self._positions,
+            max_records=self._max_records,
+            clock=self._clock,
+            dice=self._dice,
+            grumble=self._grumble,
+            running=self._running,
+            stalled_after=self._stalled_after,
+        )
+        assignment.session = GroupSession(
+            self._kafka,
+            client=f"milepost-{self._name}",
+            group=self._group,
+            topics=self._topics,
+            max_records=4 * self._max_records,
+            polls=assignment,
+            rebalances=assignment,
+            options=self._options,
+            careful=self._careful,
+        )
+        return assignment
 
     async def _started(self, session: GroupSession, stop: Stop) -> bool:
         starting = asyncio.create_task(session.start(), name="milepost join")
@@ -167,18 +176,15 @@ class GroupReader:
         finally:
             await _end([starting, stopping])
 
-    async def _drain(self, assignment: Assignment, stop: Stop) -> None:
-        assignment.finish()
-        # The last second of the grace time is for rolling back, committing offsets and leaving the group.
-        while (busy := assignment.busy()) and stop.remaining() > 1.0:
+    async def _drain(self, stop: Stop) -> None:
+        """Let handlers finish, those of lost partitions included, and cancel them at the end of the grace time."""
+        # The last second of it is for rolling back, committing offsets and leaving the group.
+        while (busy := self._busy()) and stop.remaining() > 1.0:
             await asyncio.wait(busy, timeout=0.05)
-        for task in assignment.busy():
-            task.cancel()
-        if busy := assignment.busy():
-            await asyncio.wait(busy, timeout=2.0)
-        with suppress(Exception):
-            async with asyncio.timeout(max(0.5, min(_CLOSE, stop.remaining()))):
-                await assignment.commit()
+        await _end(self._busy())
+
+    def _busy(self) -> list[asyncio.Task[None]]:
+        return [task for task in self._running.values() if not task.done()]
 
     def _grumble(self, place: str, error: BaseException) -> None:
         """Log an error, one line a minute for this reader."""

@@ -161,10 +161,6 @@ class Assignment:
             with suppress(Exception):
                 self.session.pause(lane.partition)
 
-    def busy(self) -> set[asyncio.Task[None]]:
-        """Return the tasks that still run, those of lost partitions included."""
-        return {task for task in self._running.values() if not task.done()}
-
     def close(self) -> None:
         """Give up all partitions, and take no more."""
         self._finishing = True

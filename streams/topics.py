@@ -14,7 +14,6 @@ from ..schemas.errors import ConnectError, StartError
 
 #: Partitions of a topic that Milepost creates: room for six processes of a group.
 PARTITIONS = 6
-_BROKER_DEFAULT = -1
 #: How often to look whether a new topic can be seen, in seconds.
 _LOOK = 0.1
 
@@ -45,30 +44,8 @@ async def ensure_topics(
         missing = [name for name in wanted if name not in existing]
         if not missing:
             return []
-        # -1 leaves the replication factor to the broker (KIP-464).
-        response: Any = await admin.create_topics(
-            [
-                NewTopic(
-                    name,
-                    num_partitions=partitions,
-                    replication_factor=_BROKER_DEFAULT,
-                    replica_assignments={},
-                )
-                for name in missing
-            ]
-        )
-        created = sorted(name for name, *error in response.topic_errors if _created(name, error))
-        await _visible(admin, missing)
-        return created
-
-
-async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Wait until the broker shows new topics: the controller answers before brokers have learned of them."""
-    while True:
-        found = await admin.describe_topics(names)
-        if not any(topic["error_code"] for topic in found):
-            return
-        await asyncio.sleep(_LOOK)
+        response: Any = await admin.create_topics([_new(name, partitions) for name in missing])
+        return sorted(name for name, *error in response.topic_errors if _created(name, error))
 
 
 async def describe(kafka: str, names: Iterable[str], *, within: float = 30.0) -> dict[str, int]:
@@ -85,6 +62,11 @@ async def describe(kafka: str, names: Iterable[str], *, within: float = 30.0) ->
     async with _admin(kafka, within) as admin:
         found = await admin.describe_topics(sorted(set(names)))
     return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
+
+
+def _new(name: str, partitions: int) -> NewTopic:
+    # -1 leaves the replication factor to the broker (KIP-464); aiokafka lets it pass beside an empty mapping.
+    return NewTopic(name, num_partitions=partitions, replication_factor=-1, replica_assignments={})
 
 
 def _created(name: str, error: list[Any]) -> bool:
