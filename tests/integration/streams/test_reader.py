@@ -301,6 +301,31 @@ async def test_a_poll_that_raises_leads_to_a_new_session(kafka: str, topic: str,
         await until(lambda: 1 in seen.offsets(), within=20)
 
 
+async def test_a_stop_also_ends_what_runs_since_an_earlier_session(kafka: str, topic: str) -> None:
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def handle(records: Sequence[Record]) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    one = reader(kafka, topic, handle)
+    await send(kafka, topic, [plain(0)])
+    async with running(one, grace=2):
+        await started.wait()
+        await until(lambda: one._now is not None)
+        before = one._now
+        assert before is not None
+        for task in before.session._subscriber.tasks:
+            task.cancel()
+        await until(lambda: one._now is not before, within=20)
+        assert not cancelled.is_set(), "a running handler outlives the session"
+    assert cancelled.is_set()
+
+
 async def test_no_progress_though_records_wait_leads_to_a_new_session(kafka: str, topic: str) -> None:
     """The consumer object lives and raises nothing, and fetches nothing."""
     seen = Seen()
