@@ -56,12 +56,45 @@ class Parked:
     hold: bool = False
 
 
-@dataclass(slots=True)
 class Batch:
-    """Records of one partition, and the rows they came from."""
+    """Records of one partition, and the rows they came from.
 
-    builder: Any
-    seqs: list[int] = field(default_factory=list)
+    aiokafka's own append costs as much again as the builder beneath it, which is used here directly; `seal` then
+    tells aiokafka how many records there are.
+
+    Attributes:
+        builder: aiokafka's batch.
+        seqs: Numbers of the rows in it, in order.
+    """
+
+    __slots__ = ("_append", "builder", "seqs")
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+        self.seqs: list[int] = []
+        self._append = builder._builder.append
+
+    def add(
+        self,
+        seq: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes]],
+    ) -> bool:
+        """Append a record unless the batch is full; an empty batch takes its first whatever its size.
+
+        Returns:
+            False when it was full, and the record is not in it.
+        """
+        if self._append(len(self.seqs), timestamp, key, value, headers) is None:
+            return False
+        self.seqs.append(seq)
+        return True
+
+    def seal(self) -> None:
+        """Make it ready to be sent."""
+        self.builder._relative_offset = len(self.seqs)
 
 
 @dataclass(slots=True)
@@ -126,6 +159,9 @@ class Encoder:
         for start in range(0, len(rows), _SLICE):
             self._slice(rows[start : start + _SLICE], timestamp, skip, encoded)
             await asyncio.sleep(0)
+        for chain in encoded.batches.values():
+            for batch in chain:
+                batch.seal()
         return encoded
 
     def _slice(self, rows: Iterable[Row], timestamp: int, skip: Collection[int], encoded: Encoded) -> None:
@@ -150,38 +186,31 @@ class Encoder:
                 partition = partition_of(key_bytes, partitions[topic])
             chain = batches.setdefault((topic, partition), [])
             full = not chain or (careful and self._is_full(topic, chain[-1], size))
-            # append() returns None when the batch is full; a batch takes its first record whatever its size.
-            if (
-                full
-                or chain[-1].builder.append(timestamp=timestamp, key=key_bytes, value=value, headers=headers)
-                is None
-            ):
+            if full or not chain[-1].add(seq, timestamp, key_bytes, value, headers):
                 chain.append(Batch(self._new_batch()))
-                chain[-1].builder.append(timestamp=timestamp, key=key_bytes, value=value, headers=headers)
-            chain[-1].seqs.append(seq)
+                chain[-1].add(seq, timestamp, key_bytes, value, headers)
 
     def _is_full(self, topic: str, batch: Batch, size: int) -> bool:
         limit = self._routing.limits.get(topic)
         return limit is not None and batch.builder.size() + size + _RECORD_ROOM > limit
 
     def _refusal(self, row: Row, size: int) -> Parked | None:
-        routing, topic, key = self._routing, row.topic, row.key
+        routing = self._routing
+        seq, topic, key, *_ = row
         if key is not None and (topic, key) in routing.held_keys:
-            return Parked(
-                row.seq, topic, key, KEY_SCOPE, "KEY_HELD", "waits behind an earlier row of its key"
-            )
+            return Parked(seq, topic, key, KEY_SCOPE, "KEY_HELD", "waits behind an earlier row of its key")
         if topic in routing.held_topics and topic != self._draining:
             code, message = routing.held_topics[topic]
-            return Parked(row.seq, topic, key, TOPIC_SCOPE, code, message, hold=True)
+            return Parked(seq, topic, key, TOPIC_SCOPE, code, message, hold=True)
         limit = min(routing.limits.get(topic, RECORD_BYTES), RECORD_BYTES)
-        refused = routing.unsendable.get(row.seq)
+        refused = routing.unsendable.get(seq)
         if refused is None and size <= limit:
             return None
         message = refused or f"the record is {size} bytes, and {topic} takes {limit}"
         hold = topic in routing.holding and key is not None
         if hold and key is not None:
             routing.held_keys.add((topic, key))
-        return Parked(row.seq, topic, key, KEY_SCOPE, "TOO_LARGE", message, hold)
+        return Parked(seq, topic, key, KEY_SCOPE, "TOO_LARGE", message, hold)
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 from ..schemas.ids import Clock
 from .encode import Encoded, Encoder, Routing
@@ -50,11 +51,14 @@ class Feeder:
     async def run(self) -> None:
         """Feed until cancelled; a failure is handed to who takes the pages."""
         pause = _FASTEST
+        reading = asyncio.create_task(self._reader.read())
         try:
             while True:
-                found = await self._reader.read()
+                found = await reading
                 if isinstance(found, Page):
                     self.seen = None
+                    # The database works on the next page while this one is encoded.
+                    reading = asyncio.create_task(self._reader.read())
                     await self._pages.put((found, await self._encode(found)))
                     self._row_at, pause = self._clock.monotonic(), _FASTEST
                     continue
@@ -62,8 +66,14 @@ class Feeder:
                 await asyncio.sleep(pause)
                 busy = self._clock.monotonic() - self._row_at < _BUSY_FOR
                 pause = min(pause * 1.5, _FAST) if busy else min(pause * 2, self._idle_poll)
+                reading = asyncio.create_task(self._reader.read())
         except Exception as error:
             await self._pages.put(error)
+        finally:
+            reading.cancel()
+            with suppress(Exception, asyncio.CancelledError):
+                await reading
+            await self._reader.end()
 
     async def next(self, within: float) -> tuple[Page, Encoded] | None:
         """Return the next page, or None when none came within so many seconds.
@@ -81,7 +91,7 @@ class Feeder:
         return found
 
     async def _encode(self, page: Page) -> Encoded:
-        topics = {row.topic for row in page.rows} - self._routing.held_topics.keys()
+        topics = {row[1] for row in page.rows} - self._routing.held_topics.keys()
         self._routing.held_topics.update(await self._producer.look_up(topics))
         timestamp = int(self._clock.now().timestamp() * 1000)
         return await self._encoder.encode(page.rows, timestamp, self._done)

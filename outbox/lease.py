@@ -18,8 +18,15 @@ logger = logging.getLogger("milepost")
 
 #: Part of the lease that is left unused at its end, for what is still on its way to the broker.
 _MARGIN = 0.1
-#: What a database that is away, slow or restarting raises.
-DATABASE_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+#: What a database that is away, slow or restarting raises; asyncpg says InternalClientError where a connection broke
+#: in the middle of a cancelled statement.
+DATABASE_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 class LeaseLost(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import asyncpg
@@ -67,9 +67,11 @@ class Reader:
             resumed, self._resumed = self._resumed, None
             await self._open_tick(resumed.current, resumed.last_seq)
         if self._tick is None:
-            head, *rows = await self._fetch(Sql.read_new, *self._since(), self._rows, self._bytes)
-            current = parse_snapshot(head["headers"])
-            if head["topic"] == "true":
+            (_, fits, _, _, snapshot), *rows = await self._fetch(
+                Sql.read_new, *self._since(), self._rows, self._bytes
+            )
+            current = parse_snapshot(snapshot)
+            if fits == "true":
                 return self._small(current, rows)
             await self._open_tick(current, 0)
         return await self._next_page()
@@ -77,24 +79,25 @@ class Reader:
     def _since(self) -> tuple[int, list[int]]:
         return self._previous[1], list(self._previous[2])
 
-    def _small(self, current: Snapshot, rows: Sequence[asyncpg.Record]) -> Page | Position:
+    def _small(self, current: Snapshot, rows: Sequence[Row]) -> Page | Position:
         before = Position(self._previous, current)
         self._previous = current
         after = Position(current, current)
-        return Page(list(map(Row._make, rows)), before, after, 0) if rows else after
+        return Page(rows, before, after, 0) if rows else after
 
     async def _open_tick(self, current: Snapshot, last_seq: int) -> None:
         xmax, running = self._since()
-        found = (await self._fetch(Sql.find_floors, xmax, current[1], running, last_seq, current))[0]
-        floors = [floor for floor in (found["fresh_floor"], found["late_floor"]) if floor is not None]
-        few = found["late"] <= _FEW
-        fresh_floor = found["fresh_floor"] if few else min(floors, default=None)
+        found: Any = await self._fetch(Sql.find_floors, xmax, current[1], running, last_seq, current)
+        fresh, fresh_floor, late, late_floor = found[0]
+        few = late <= _FEW
+        if not few:
+            fresh_floor = min(floor for floor in (fresh_floor, late_floor) if floor is not None)
         self._tick = _Tick(
             current=current,
             last_seq=last_seq,
             fresh_from=last_seq if fresh_floor is None else max(last_seq, fresh_floor - 1),
             late=tuple(running) if few else (),
-            left=found["fresh"] + found["late"],
+            left=fresh + late,
         )
 
     async def _next_page(self) -> Page | Position:
@@ -114,23 +117,29 @@ class Reader:
         if not rows:
             return self._close_tick()
         before = Position(self._previous, tick.current, tick.last_seq)
-        tick.last_seq = rows[-1]["seq"]
+        tick.last_seq = rows[-1][0]
         tick.left -= len(rows)
         after = Position(self._previous, tick.current, tick.last_seq)
         if not tick.left:
             after = self._close_tick()
-        return Page(list(map(Row._make, rows)), before, after, tick.left)
+        return Page(rows, before, after, tick.left)
 
     def _close_tick(self) -> Position:
         if self._tick is not None:
             self._previous, self._tick = self._tick.current, None
         return Position(self._previous, self._previous)
 
-    async def _fetch(self, query: str, *arguments: object) -> list[asyncpg.Record]:
-        await self._connection.execute(Sql.begin_read, timeout=self._timeout)
+    async def _fetch(self, query: str, *arguments: object) -> list[Row]:
         try:
-            return await self._connection.fetch(query, *arguments, timeout=self._timeout)
+            await self._connection.execute(Sql.begin_read, timeout=self._timeout)
+            # A record unpacks like a tuple; turning each into one would cost a twentieth of the relay's time.
+            return cast("list[Row]", await self._connection.fetch(query, *arguments, timeout=self._timeout))
         finally:
+            await self.end()
+
+    async def end(self) -> None:
+        """Leave the connection without a transaction, whatever a cancelled read was in the middle of."""
+        if self._connection.is_in_transaction():
             await self._connection.execute(Sql.end_read, timeout=self._timeout)
 
 

@@ -77,7 +77,7 @@ class Parking:
     async def letters(self, topic: str) -> list[Row]:
         """Return the next letters of a held topic, lowest number first."""
         found = await self._connection.fetch(Sql.held_letters, topic, DRAIN_ROWS, timeout=self._timeout)
-        return list(map(Row._make, found))
+        return [tuple(row) for row in found]
 
     async def settle(self, topic: str, sent: Collection[int], parked: Sequence[Parked]) -> None:
         """Mark letters of a held topic as sent, and move those that are refused for their own sake.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 #: xmin, xmax and the transactions in progress between them, as asyncpg reads pg_snapshot.
 Snapshot: TypeAlias = tuple[int, int, tuple[int, ...]]
@@ -17,14 +17,8 @@ Snapshot: TypeAlias = tuple[int, int, tuple[int, ...]]
 BEFORE_ALL: Snapshot = (1, 1, ())
 
 
-class Row(NamedTuple):
-    """What the relay sends of one outbox row; headers are JSON text."""
-
-    seq: int
-    topic: str
-    key: str | None
-    value: bytes | None
-    headers: str
+#: What the relay sends of one outbox row: number, topic, key, value, and headers as JSON text.
+Row: TypeAlias = tuple[int, str, str | None, bytes | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +64,8 @@ def contiguous(page: Page, done: Container[int]) -> Position:
         done: Numbers of rows that were acknowledged.
     """
     last = page.before.last_seq
-    for row in page.rows:
-        if row.seq not in done:
+    for seq, *_ in page.rows:
+        if seq not in done:
             return Position(page.before.previous, page.before.current, last)
-        last = row.seq
+        last = seq
     return page.after

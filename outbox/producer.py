@@ -29,6 +29,8 @@ from .encode import BATCH_BYTES, Batch, TopicPartition
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _OPEN_WITHIN = 5.0
+#: Longest wait for one answer of a broker; a batch without one is sent again, and the broker drops what it has.
+_REQUEST = timedelta(seconds=3)
 _LOOK_UPS = 3
 _LOOK_AGAIN = 0.1
 _SLICE = 0.25
@@ -71,9 +73,10 @@ class Producer:
             enable_idempotence=True,
             linger_ms=0,
             max_batch_size=BATCH_BYTES,
-            request_timeout_ms=max(1, int(self._timeout * 1000)),
+            request_timeout_ms=max(1, int(min(delivery_timeout, _REQUEST).total_seconds() * 1000)),
         )
         self._failed = False
+        self._opening: asyncio.Task[None] | None = None
         self.partitions: dict[str, int] = {}
 
     async def open(self) -> None:
@@ -82,12 +85,14 @@ class Producer:
         Raises:
             SendFailed: Not within five seconds.
         """
-        try:
-            async with asyncio.timeout(_OPEN_WITHIN):
-                await self._producer.start()
-        except (KafkaError, OSError, TimeoutError) as error:
+        self._opening = asyncio.create_task(self._producer.start())
+        done, _ = await asyncio.wait({self._opening}, timeout=_OPEN_WITHIN)
+        error = self._opening.exception() if done else TimeoutError("no answer")
+        if isinstance(error, KafkaError | OSError | TimeoutError):
             self._failed = True
             raise SendFailed(f"cannot be reached: {_words(error)}") from error
+        if error is not None:
+            raise error
 
     def new_batch(self) -> Any:
         """Return an empty batch."""
@@ -141,9 +146,10 @@ class Producer:
             raise
 
     async def close(self) -> None:
-        """Disconnect within about three seconds; what was not acknowledged is given up and never sent."""
+        """Disconnect within about six seconds; what was not acknowledged is given up and never sent."""
         producer = self._producer
         try:
+            await self._settle_opening()
             if self._failed:
                 await _kill(producer)
             with suppress(Exception):
@@ -151,6 +157,19 @@ class Producer:
                     await producer.stop()
         finally:
             producer._closed = True
+
+    async def _settle_opening(self) -> None:
+        """Let the first connection end by its own timeout: aiokafka leaks it when it is cancelled there."""
+        opening, client = self._opening, self._producer.client
+        if opening is None or opening.done():
+            return
+        self._failed = True
+        until = self._clock.monotonic() + _REQUEST.total_seconds() + 0.5
+        while not opening.done() and client._sync_task is None and self._clock.monotonic() < until:
+            await asyncio.wait({opening}, timeout=0.1)
+        opening.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            await opening
 
     async def _turn(
         self, batches: Mapping[TopicPartition, Batch | None], done: set[int], left: Callable[[], float]
@@ -175,7 +194,7 @@ class Producer:
             raise SendFailed(_words(error), done, refused) from error
         finally:
             for future in waiting:
-                future.cancel()
+                future.add_done_callback(_forget)
         if refused:
             raise SendFailed(_words(refused[0][2]), done, refused)
 
@@ -256,6 +275,16 @@ async def _kill(producer: Any) -> None:
         sender.cancel()
         await asyncio.sleep(0)
     producer._message_accumulator.fail_all(KafkaError("given up"))
+    # A frozen broker takes no more bytes, and a plain close waits for those on their way.
+    for connection in list(producer.client._conns.values()):
+        if connection._writer is not None:
+            connection._writer.transport.abort()
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    """Look at an outcome that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _words(error: BaseException) -> str:

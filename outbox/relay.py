@@ -144,9 +144,10 @@ class Relay:
             try:
                 await leader.lead()
             except BaseException:
-                # Whatever they were in the middle of, the pool makes new ones.
-                reading.terminate()
-                writing.terminate()
+                # Whatever they were in the middle of, the pool makes new ones; one that broke it has taken back.
+                for connection in (reading, writing):
+                    with suppress(asyncpg.InterfaceError):
+                        connection.terminate()
                 raise
 
     def _measured(self, state: OutboxState) -> None:

@@ -84,6 +84,7 @@ SET LOCAL enable_seqscan = off;
 SET LOCAL enable_bitmapscan = off;
 SET LOCAL plan_cache_mode = force_generic_plan;
 SET LOCAL work_mem = '32MB';
+SET LOCAL max_parallel_workers_per_gather = 0;
 SET LOCAL jit = off;
 
 -- name: begin_read
@@ -92,6 +93,7 @@ SET LOCAL enable_seqscan = off;
 SET LOCAL enable_bitmapscan = off;
 SET LOCAL plan_cache_mode = force_generic_plan;
 SET LOCAL work_mem = '32MB';
+SET LOCAL max_parallel_workers_per_gather = 0;
 SET LOCAL jit = off;
 
 -- name: end_read
@@ -118,21 +120,16 @@ SELECT seq, topic, aggregateid, payload, headers::text FROM candidate WHERE (SEL
 ORDER BY seq;
 
 -- How many rows lie between two snapshots after $4, and from where: those of transactions that began after the
--- previous snapshot, and the late ones of transactions that were already running then. seq + 0 keeps min() off
--- the index on seq, which it would walk from the oldest retained row.
+-- previous snapshot, and the late ones of transactions that were already running then. seq + 0 keeps the index on
+-- seq out of it, which would be walked from the oldest retained row.
 -- name: find_floors
-SELECT (SELECT count(*) FROM milepost.outbox
-        WHERE xid >= $1::xid8 AND xid < $2::xid8 AND seq > $4::bigint
-          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS fresh,
-       (SELECT min(seq + 0) FROM milepost.outbox
-        WHERE xid >= $1::xid8 AND xid < $2::xid8 AND seq > $4::bigint
-          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS fresh_floor,
-       (SELECT count(*) FROM milepost.outbox
-        WHERE xid = ANY ($3::xid8[]) AND seq > $4::bigint
-          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS late,
-       (SELECT min(seq + 0) FROM milepost.outbox
-        WHERE xid = ANY ($3::xid8[]) AND seq > $4::bigint
-          AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS late_floor;
+SELECT fresh.count, fresh.floor, late.count, late.floor
+FROM (SELECT count(*), min(seq + 0) AS floor FROM milepost.outbox
+      WHERE xid >= $1::xid8 AND xid < $2::xid8 AND seq + 0 > $4::bigint
+        AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS fresh,
+     (SELECT count(*), min(seq + 0) AS floor FROM milepost.outbox
+      WHERE xid = ANY ($3::xid8[]) AND seq + 0 > $4::bigint
+        AND pg_catalog.pg_visible_in_snapshot(xid, $5)) AS late;
 
 -- One page of a large tick. Fresh rows come by the index on seq, because nothing else can serve their conditions;
 -- few late ones ($4) by the index on xid, because seq + 0 hides the other.

@@ -14,7 +14,7 @@ from tests.support.outbox import Noted, connected, publish_noted
 
 def seqs(found: Page | Position) -> list[int]:
     assert isinstance(found, Page), found
-    return [row.seq for row in found.rows]
+    return [row[0] for row in found.rows]
 
 
 def reader(connection: asyncpg.Connection[Any], position: Position | None = None, **options: Any) -> Reader:

@@ -17,7 +17,7 @@ HEADERS = json.dumps({"ce_id": "1", "ce_type": "grün"})
 
 
 def rows(*pairs: tuple[str, str | None, int]) -> list[Row]:
-    return [Row(n, topic, key, b"x" * size, HEADERS) for n, (topic, key, size) in enumerate(pairs, 1)]
+    return [(n, topic, key, b"x" * size, HEADERS) for n, (topic, key, size) in enumerate(pairs, 1)]
 
 
 async def encode(
@@ -50,7 +50,7 @@ async def test_rows_without_key_spread() -> None:
 
 
 async def test_a_null_and_an_empty_value_are_told_apart() -> None:
-    encoded = await encode([Row(1, "b", "k", None, HEADERS), Row(2, "b", "k", b"", HEADERS)])
+    encoded = await encode([(1, "b", "k", None, HEADERS), (2, "b", "k", b"", HEADERS)])
     assert encoded.batches["b", 0][0].builder.record_count() == 2
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from milepost.outbox.position import Page, Position, Row, Snapshot, contiguous, parse_snapshot
+from milepost.outbox.position import Page, Position, Snapshot, contiguous, parse_snapshot
 
 BEFORE = Position((5, 9, (7,)), (9, 12, ()), 3)
 AFTER = Position((9, 12, ()), (9, 12, ()))
 
 
 def page(*seqs: int) -> Page:
-    return Page([Row(seq, "t", "k", b"", "{}") for seq in seqs], BEFORE, AFTER, 0)
+    return Page([(seq, "t", "k", b"", "{}") for seq in seqs], BEFORE, AFTER, 0)
 
 
 @pytest.mark.parametrize(
