@@ -77,8 +77,10 @@ class Chaos:
 
     async def kill(self, processes: list[Supervised]) -> None:
         """Kill a process after a while, at whatever it does then."""
-        victim = self.dice.choice(processes)
-        await victim.ready()
+        await until(
+            lambda: any(each.now.ready for each in processes), within=60, what="a process to be ready"
+        )
+        victim = self.dice.choice([each for each in processes if each.now.ready])
         await asyncio.sleep(self.dice.uniform(0.2, 2.0))  # the moment is what is random
         await victim.now.kill()
 
@@ -162,7 +164,7 @@ async def check(chaos: Chaos, ended: Counter[str]) -> None:
 async def test_random_kills_change_no_outcome(database_url: str, kafka: str, topic_prefix: str) -> None:
     async with staged(database_url, kafka, topic_prefix) as stage:
         chaos = Chaos(stage, random.Random(SEED))
-        env = stage.env(LEDGER_WAIT=25, LEDGER_SLOW=0.05, MILEPOST_STEP_CONCURRENCY=8)
+        env = stage.env(LEDGER_WAIT=15, LEDGER_SLOW=0.05, MILEPOST_STEP_CONCURRENCY=8)
         async with supervised(env, *PROCESSES) as processes:
             for process in processes:
                 await process.ready(within=90)

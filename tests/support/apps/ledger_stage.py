@@ -88,7 +88,7 @@ class Stage:
         """Return how many ordered faults have not happened."""
         return int(await self.pool.fetchval("SELECT coalesce(sum(remaining), 0) FROM fault"))
 
-    async def deliver(self, name: str, *, id: str = "", times: int = 1) -> str:
+    async def deliver(self, name: str, *, id: str = "", times: int = 1, traceparent: str = "") -> str:
         """Publish the delivery of a parcel as the carrier does; repeats are records with the same id."""
         event = id or str(uuid4())
         headers = {
@@ -98,6 +98,7 @@ class Stage:
             "ce_type": "ledger.delivered",
             "ce_time": datetime.now(UTC).isoformat(),
             "content-type": "application/json",
+            **({"traceparent": traceparent} if traceparent else {}),
         }
         for _ in range(times):
             await self.producer.send_and_wait(
