@@ -75,7 +75,7 @@ async def test_a_request_that_publishes_and_starts_a_run_is_one_trace_to_its_end
             async with served(env, *PROCESSES):
                 with request() as trace:
                     async with stage.pool.acquire() as connection, connection.transaction():
-                        await publish(connection, Delivered(name="p"), topic=topic)  # type: ignore[arg-type]
+                        await publish(connection, Delivered(name="p"), topic=topic)
                     run = await stage.start(parcel, "p")
                 assert await stage.resting([run], within=60) == {"SUCCEEDED": 1}
                 spans = await shown(receiver, run, "step pay", "step send", "wait arrived", "step close")

@@ -107,7 +107,10 @@ def parcels(state: str, effects: list[str]) -> bool:
     """There, or back again."""
     if state == "SUCCEEDED":
         return effects == ["pay", "send", "close"]
-    back = {"FAILED": [[]], "COMPENSATED": [["pay", "repay"], ["pay", "send", "call back", "repay"]]}
+    back: dict[str, list[list[str]]] = {
+        "FAILED": [[]],
+        "COMPENSATED": [["pay", "repay"], ["pay", "send", "call back", "repay"]],
+    }
     return effects in back.get(state, [])
 
 
