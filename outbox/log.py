@@ -235,7 +235,7 @@ async def outbox_state(connection: asyncpg.Connection[Any], outbox: str = "outbo
         (unsent,) = await connection.fetch(Sql.oldest_unsent, *_unsent_since(position))
     if lease is None:
         return OutboxState(None, 0, unsent["lag"], unsent["oldest_seconds"])
-    owner = lease["owner"] if lease["remaining_seconds"] > 0 else None
+    owner = lease["owner"] if lease["held"] else None
     return OutboxState(owner, lease["epoch"], unsent["lag"], unsent["oldest_seconds"])
 
 

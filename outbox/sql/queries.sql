@@ -225,5 +225,5 @@ WITH unsent AS MATERIALIZED (
 SELECT count(*) AS lag, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS oldest_seconds FROM unsent;
 
 -- name: lease_state
-SELECT owner, epoch, extract(epoch FROM expires_at - milepost.clock())::float8 AS remaining_seconds
+SELECT owner, epoch, expires_at > milepost.clock() AS held
 FROM milepost.outbox_lease WHERE outbox = $1;
