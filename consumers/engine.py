@@ -16,6 +16,26 @@ from .changes import Change, Changes, FactOf, InlineClaim
 if TYPE_CHECKING:
     from .app import Milepost
 
+#: What a database raises that is away, restarting, switched over or refusing; asyncpg says InternalClientError on a
+#: connection that was ended while it was idle and has not seen its end yet.
+DATABASE_ERRORS = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+#: SQLSTATE classes that say nothing about what was written: connection, transaction state (a standby is read-only),
+#: rollback by serialization or deadlock, resources, object in use, operator intervention, system and internal errors.
+#: https://www.postgresql.org/docs/current/errcodes-appendix.html
+_PASSING = frozenset({"08", "25", "40", "53", "55", "57", "58", "XX"})
+
+
+def will_pass(error: BaseException) -> bool:
+    """Tell whether one of DATABASE_ERRORS is the database's own trouble, so that the same write may succeed later."""
+    state = getattr(error, "sqlstate", None)
+    return not isinstance(state, str) or state[:2] in _PASSING
+
 
 @dataclass(frozen=True)
 class Engine:

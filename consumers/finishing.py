@@ -8,15 +8,13 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import asyncpg
-
 from ..sagas.model import Fact, Run, Step, Succeeded, TryFailed
 from ..schemas.errors import UsageError
 from ..schemas.states import HELD_STEP_STATES
 from ..streams.database import Database
 from .calls import Call
 from .changes import Change, InlineClaim
-from .engine import Engine
+from .engine import DATABASE_ERRORS, Engine, will_pass
 from .lease import LeaseLost
 from .publishing import emitted_rows, publish_in
 
@@ -24,8 +22,6 @@ logger = logging.getLogger("milepost")
 
 T = TypeVar("T")
 
-#: What leaves it open whether the last statement was committed.
-BROKEN = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.OperatorInterventionError)
 #: Pauses between tries to store an outcome while the database is away, in seconds.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -94,7 +90,9 @@ async def finish(engine: Engine, call: Call, fact: Fact, inline: InlineClaim) ->
             return claimed_in(
                 await engine.change(call.run.id, still_ours, emitted=rows, inline=inline), recovered
             )
-        except BROKEN as error:
+        except DATABASE_ERRORS as error:
+            if not will_pass(error):
+                raise
             logger.warning("%s: outcome not stored yet: %s: %s", call.step.name, type(error).__name__, error)
         await asyncio.sleep(pause)
         pause = min(LONGEST_PAUSE, pause * 2)

@@ -18,6 +18,7 @@ import asyncpg
 
 from ..schemas.ids import Clock, Ids
 from ..streams.lifecycle import Health, Stop
+from .engine import DATABASE_ERRORS
 from .store import Sql
 
 logger = logging.getLogger("milepost")
@@ -120,7 +121,7 @@ class Lease:
             if stop.asked and stop.remaining() <= 0:
                 break
         with anyio.move_on_after(2, shield=True):
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*DATABASE_ERRORS):
                 await self.release()
 
     async def _keep(self, bound: float) -> None:
@@ -130,7 +131,7 @@ class Lease:
                     self._lose()
                 if not self._taken:
                     await self.take()
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+        except DATABASE_ERRORS as error:
             logger.warning("lease of this process not renewed: %s: %s", type(error).__name__, error)
         if self._taken and not self.held():
             self._lose()

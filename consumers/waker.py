@@ -14,7 +14,7 @@ from ..outbox.model import OutboxRow, message_row
 from ..sagas.model import Stale
 from ..schemas.messages import TimerMessage, timers_topic
 from ..streams.lifecycle import Health, Stop
-from .engine import Engine
+from .engine import DATABASE_ERRORS, Engine
 from .store import Sql
 
 logger = logging.getLogger("milepost")
@@ -57,7 +57,7 @@ class Waker:
     async def _guarded(self, act: Callable[[], Awaitable[int]]) -> int:
         try:
             done = await act()
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+        except DATABASE_ERRORS as error:
             if self._trouble is None:
                 logger.warning("waker: %s: %s; trying again", type(error).__name__, error)
             self._trouble = f"{type(error).__name__}: {error}"

@@ -39,4 +39,5 @@ def is_lost(connection: asyncpg.Connection[Any]) -> bool:
 
 def at_commit(error: BaseException) -> bool:
     """Tell whether an error of the commit itself is trouble underneath: the connection, the driver, the network."""
-    return is_infrastructure(error) or isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError)
+    driver = OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError
+    return is_infrastructure(error) or isinstance(error, driver)

@@ -21,6 +21,8 @@ from tests.support.apps.ledger_world import TABLES
 from tests.support.engine import settings_for
 from tests.support.waiting import until
 
+#: Name of the test's own connections, which it does not cut off.
+STAGE = "stage"
 #: States in which nothing more happens unless a person acts.
 RESTING = frozenset(state.value for state in FINAL_RUN_STATES) | {"MANUAL_REQUIRED", "COMPENSATION_FAILED"}
 
@@ -184,7 +186,9 @@ class Stage:
 async def staged(url: str, kafka: str, prefix: str) -> AsyncIterator[Stage]:
     """Prepare a database for the ledger's service; no process runs yet."""
     producer = AIOKafkaProducer(bootstrap_servers=kafka)
-    async with asyncpg.create_pool(url, min_size=1, max_size=8) as pool:
+    async with asyncpg.create_pool(
+        url, min_size=1, max_size=8, server_settings={"application_name": STAGE}
+    ) as pool:
         await pool.execute(TABLES)
         await producer.start()
         try:
