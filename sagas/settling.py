@@ -49,18 +49,21 @@ def probed(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> Decisio
 
 
 def _absent(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> None:
+    """Believe "absent" only from a probe that was claimed once `settle` had passed.
+
+    When the answer comes says nothing about when the question was put: a prober may freeze in between.
+    """
     counts_from = retry.later(step.doubt_at or draft.now, node.settle)
-    if draft.now < counts_from:
-        _back_to_unknown(draft, step, counts_from)
-        record(draft, step, answer, "NONE", f"absent counts only from {counts_from.isoformat()}")
+    if (step.started_at or draft.now) < counts_from:
+        _ask_at(draft, step, counts_from)
+        record(draft, step, answer, "NONE", f"absent counts only when asked from {counts_from.isoformat()}")
         return
     certain = replace(step, doubt=False, doubt_at=None)
     if draft.run.state is RunState.COMPENSATING or retry.used_up(node.retry, step, draft.now):
         failing.give_in(draft, node, certain)
         record(draft, step, answer, "FAIL", "nothing happened, and it is not tried again")
         return
-    again = draft.move(certain, StepState.PENDING, wake_at=draft.first_nudge())
-    draft.announce(again)
+    draft.announce(draft.move(certain, StepState.PENDING, wake_at=draft.first_nudge()))
     record(draft, step, answer, "RETRY", "nothing happened")
 
 
@@ -70,7 +73,7 @@ def _ask_again(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> Non
         failing.person(draft, step, OUTCOME_UNKNOWN, step.message)
         record(draft, step, answer, "ESCALATE", "asked for as long as give_up says")
         return
-    _back_to_unknown(draft, step, min(next_ask(draft.now, step, answer), until))
+    _ask_at(draft, step, min(next_ask(draft.now, step, answer), until))
     record(draft, step, answer, "NONE", "not settled yet")
 
 
@@ -86,8 +89,12 @@ def next_ask(now: datetime, step: Step, answer: ProbeAnswer) -> datetime:
     return retry.later(now, retry.probe_backoff(step.probes))
 
 
-def _back_to_unknown(draft: Draft, step: Step, at: datetime) -> None:
-    draft.move(step, StepState.UNKNOWN, wake_at=at)
+def _ask_at(draft: Draft, step: Step, at: datetime) -> None:
+    """Ask again at that instant, or at once when it has passed."""
+    if at > draft.now:
+        draft.move(step, StepState.UNKNOWN, wake_at=at)
+    else:
+        draft.announce(draft.move(step, StepState.UNKNOWN, wake_at=draft.first_nudge()))
 
 
 def probe_lost(draft: Draft, node: Node, step: Step, code: str) -> Decision:

@@ -71,6 +71,18 @@ def test_absent_counts_only_once_settle_has_passed() -> None:
     assert play.last.work
 
 
+def test_absent_asked_too_early_does_not_count_when_its_answer_comes_late() -> None:
+    """A prober that freezes between question and answer must not cause the second charge."""
+    play = unknown()
+    fence = play.claim("charge").fence
+    play.now = NOW + 2 * MINUTE
+    decision = play.send(Probed("charge", fence, ProbeAbsent()))
+    assert play.state("charge") is StepState.UNKNOWN
+    assert decision.work == (Work("charge", "work", "default"),)
+    play.probe("charge", ProbeAbsent())
+    assert play.state("charge") is StepState.PENDING
+
+
 def test_settle_is_counted_from_the_end_of_the_lost_workers_lease() -> None:
     saga = new_saga()
     add_step(saga, "charge", Repeat.ASK_FIRST, probe=True)

@@ -1,0 +1,296 @@
+"""One run of any saga in a world where messages get lost, workers die or freeze, and answers never come."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from milepost.sagas.definition import Definition
+from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
+from milepost.schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
+
+from tests.support.sagas import MINUTE, SECOND, Delivered, add_step, add_tx, flow, new_saga
+from tests.support.world import Pending, World
+
+NODES = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {
+                "kind": st.just("step"),
+                "repeat": st.sampled_from([Repeat.SAFE, Repeat.ASK_FIRST]),
+                "undo": st.sampled_from(["plain", "blind"]),
+                "probe": st.booleans(),
+                "attempts": st.integers(1, 3),
+                "then": st.just(Then.COMPENSATE),
+            }
+        ),
+        st.fixed_dictionaries(
+            {
+                "kind": st.just("step"),
+                "repeat": st.sampled_from(Repeat),
+                "undo": st.sampled_from(["none", "plain", "plain", "blind"]),
+                "probe": st.booleans(),
+                "attempts": st.integers(1, 3),
+                "then": st.sampled_from(
+                    [Then.COMPENSATE, Then.COMPENSATE, Then.COMPENSATE, Then.FAIL, Then.PERSON]
+                ),
+            }
+        ),
+        st.fixed_dictionaries({"kind": st.just("tx"), "attempts": st.integers(1, 3)}),
+        st.fixed_dictionaries(
+            {
+                "kind": st.just("wait"),
+                "then": st.sampled_from(
+                    [Then.RECONCILE, Then.RETRY, Then.CANCEL, Then.COMPENSATE, Then.CONTINUE, Then.PERSON]
+                ),
+            }
+        ),
+    ),
+    min_size=1,
+    max_size=5,
+)
+CALLS = ["ok", "lost", "late", "nothing", "retry", "not_sent", "fatal"]
+DEATHS = ["die_before", "die_after", "zombie", "hand_back"]
+HOWS = st.sampled_from(["ok", "ok", "ok", *CALLS, *DEATHS])
+PAUSES = st.sampled_from(
+    [SECOND, 10 * SECOND, 31 * SECOND, 59 * SECOND, MINUTE, 5 * MINUTE, timedelta(hours=2)]
+)
+
+
+def build(nodes: list[dict[str, Any]], *, irreversible: bool) -> Definition:
+    """Declare a saga from drawn nodes; the last step may be irreversible."""
+    saga = new_saga()
+    for n, node in enumerate(nodes):
+        name = f"n{n}"
+        if node["kind"] == "tx":
+            add_tx(saga, name, retry=Retry(attempts=node["attempts"], within=None), no_undo="none needed")
+        elif node["kind"] == "wait":
+            wait = saga.wait(
+                name, Delivered, match=lambda v: v.input.id, timeout=10 * MINUTE, on_timeout=node["then"]
+            )
+            if node["then"] is Then.RECONCILE:
+                wait.probe(_ask)
+        else:
+            last = irreversible and n == len(nodes) - 1
+            undo = "none" if last else node["undo"]
+            asked = node["repeat"] is Repeat.ASK_FIRST or (node["repeat"] is Repeat.SAFE and node["probe"])
+            add_step(
+                saga,
+                name,
+                node["repeat"],
+                undo=undo == "plain",
+                blind=undo == "blind",
+                probe=asked,
+                retry=Retry(attempts=node["attempts"], within=None),
+                on_failure=node["then"],
+                irreversible=last,
+                no_undo="none needed" if undo == "none" and not last else None,
+            )
+    return flow(saga)
+
+
+async def _ask(ctx: Any) -> Probe[Delivered]:
+    return Found(Delivered(id="x"))
+
+
+class Machine(RuleBasedStateMachine):
+    """Any actor may do its next thing at any time, or die."""
+
+    world: World
+
+    @initialize(nodes=NODES, doomed=st.booleans(), irreversible=st.booleans(), dice=st.floats(0, 0.999))
+    def begin(self, nodes: list[dict[str, Any]], doomed: bool, irreversible: bool, dice: float) -> None:
+        """Make the run; of a doomed one the last step is always refused."""
+        self.world = World(build(nodes, irreversible=irreversible), dice=dice)
+        self.world.doomed = f"n{len(nodes) - 1}" if doomed else ""
+        self.fences: dict[str, tuple[int, int]] = {}
+
+    # --- messages -------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.messages)
+    @rule(data=st.data(), what=st.sampled_from(["take", "take", "take", "keep", "lose", "slow"]))
+    def message(self, data: st.DataObject, what: str) -> None:
+        """Take any message, lose it, keep it so that it comes again, or take long over it."""
+        place = data.draw(st.integers(0, len(self.world.messages) - 1))
+        message = self.world.messages[place] if what == "keep" else self.world.messages.pop(place)
+        if what == "slow" and not isinstance(message, str):
+            self.world.pending.append(Pending(self.world.version, message, self.world.decide(message)))
+        elif what != "lose":
+            self.world.take(message)
+
+    @precondition(lambda self: self.world.messages)
+    @rule(
+        hows=st.lists(st.sampled_from(["ok", "ok", "ok", "fatal", "zombie", "lost"]), min_size=1, max_size=4)
+    )
+    def stride(self, hows: list[Any]) -> None:
+        """Let messages and workers go on for a while without trouble from outside."""
+        for how in hows:
+            if self.world.messages:
+                self.world.take(self.world.messages.pop(0))
+            if self.world.workers:
+                self.world.act(self.world.workers[0], how)
+
+    @precondition(lambda self: self.world.pending)
+    @rule(crash=st.booleans())
+    def commit_slowly(self, crash: bool) -> None:
+        """Commit what was decided long ago; decide again when somebody else was first."""
+        pending = self.world.pending.pop(0)
+        if not crash and not self.world.commit(pending):
+            self.world.apply(pending.fact)
+
+    @rule()
+    def signal(self) -> None:
+        self.world.signal()
+
+    # --- time -----------------------------------------------------------------------------------------
+
+    @rule(by=PAUSES, wake=st.booleans(), sweep=st.booleans())
+    def time_passes(self, by: timedelta, wake: bool, sweep: bool) -> None:
+        """The waker and the sweep look around, or are too slow this time."""
+        self.world.pass_time(by)
+        for fact in self.world.swept() if sweep else []:
+            self.world.apply(fact)
+        self.world.messages += self.world.due() if wake else []
+
+    # --- workers --------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.workers)
+    @rule(data=st.data(), how=HOWS, inline=st.booleans())
+    def work(self, data: st.DataObject, how: Any, inline: bool) -> None:
+        self.world.act(data.draw(st.sampled_from(self.world.workers)), how, inline=inline)
+
+    @precondition(lambda self: self.world.workers)
+    @rule(how=st.sampled_from(["die_before", "die_after", "zombie"]))
+    def die_and_be_found(self, how: Any) -> None:
+        """A worker dies or freezes; its lease ends, and its row is taken from it."""
+        self.world.act(self.world.workers[0], how)
+        self.world.pass_time(31 * SECOND)
+        for fact in self.world.swept():
+            self.world.apply(fact)
+
+    @precondition(lambda self: self.world.run.state is RunState.WAITING)
+    @rule(signal_first=st.booleans())
+    def timer_meets_signal(self, signal_first: bool) -> None:
+        """Both are under way at one instant, and either is heard first."""
+        if signal_first:
+            self.world.signal()
+        self.world.pass_time(10 * MINUTE)
+        self.world.messages = self.world.due() + self.world.messages
+        if not signal_first:
+            self.world.signal()
+
+    @precondition(lambda self: self.world.late)
+    @rule(data=st.data())
+    def thaw(self, data: st.DataObject) -> None:
+        """A frozen worker says what it has to say."""
+        self.world.thaw(data.draw(st.integers(0, len(self.world.late) - 1)))
+
+    @precondition(lambda self: self.world.ledger.flights)
+    @rule(data=st.data())
+    def land(self, data: st.DataObject) -> None:
+        """A call that everybody had given up arrives."""
+        self.world.ledger.land(data.draw(st.integers(0, len(self.world.ledger.flights) - 1)))
+
+    # --- what always holds ----------------------------------------------------------------------------
+
+    @invariant()
+    def never_two_effects_of_one_key(self) -> None:
+        if hasattr(self, "world"):
+            twice = {key: n for key, n in self.world.ledger.effects.items() if n > 1}
+            assert not twice, twice
+
+    @invariant()
+    def never_is_called_once(self) -> None:
+        if hasattr(self, "world"):
+            for node in self.world.definition.nodes:
+                assert node.repeat is not Repeat.NEVER or self.world.ledger.calls[node.name] <= 1
+
+    @invariant()
+    def fences_and_generations_only_grow(self) -> None:
+        if hasattr(self, "world"):
+            for step in self.world.run.steps:
+                fence, generation = self.fences.get(step.name, (0, 0))
+                assert step.fence >= fence
+                assert step.generation >= generation
+                self.fences[step.name] = (step.fence, step.generation)
+
+    @invariant()
+    def at_most_one_row_is_live(self) -> None:
+        if hasattr(self, "world"):
+            live = [step for step in self.world.run.steps if step.wake_at is not None]
+            assert len(live) == (0 if self.world.run.state in FINAL_RUN_STATES else 1)
+
+    # --- the end ----------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """Faults stop: every message is lost, every worker gone. Looking again alone brings the run to an end."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        for worker in list(world.workers):
+            world.act(worker, "die_before")
+        world.messages, world.pending = [], []
+        for _ in range(300):
+            if self.is_over():
+                break
+            wakes = [
+                at for at in (world.run.wake_at, *(s.wake_at for s in world.run.steps)) if at is not None
+            ]
+            world.pass_time(max(min(wakes) - world.now, timedelta(0)))
+            for fact in (*world.swept(), *world.due()):
+                world.take(fact)
+            while world.messages:
+                world.take(world.messages.pop(0))
+                for worker in list(world.workers):
+                    world.act(worker, "ok")
+        assert self.is_over(), f"{world.run.state} with {[(s.name, s.state) for s in world.run.steps]}"
+        check_end(world)
+
+    def is_over(self) -> bool:
+        with_person = {RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED}
+        return self.world.run.state in FINAL_RUN_STATES | with_person
+
+
+def check_end(world: World) -> None:
+    """Assert that what was done, what was undone and what the run says are the same."""
+    run, ledger = world.run, world.ledger
+    forward = [step for step in run.steps if step.kind in {StepKind.STEP, StepKind.TX}]
+    for step in forward:
+        if step.state is StepState.SUCCEEDED:
+            assert ledger.effects[step.name] == 1, f"{step.name} says SUCCEEDED without its effect"
+        if step.state is StepState.FAILED and not step.doubt:
+            assert ledger.effects[step.name] == 0, f"{step.name} says FAILED without doubt, and took effect"
+    undos = [step for step in run.steps if step.kind is StepKind.UNDO and step.state is StepState.COMPENSATED]
+    assert {step.undo_of for step in undos} <= set(ledger.undone)
+    if run.state is RunState.SUCCEEDED:
+        assert not ledger.undone
+        assert {step.state for step in run.steps} <= {StepState.SUCCEEDED, StepState.SKIPPED}
+        assert len(run.steps) == len(world.definition.nodes)
+    if run.state is RunState.COMPENSATED:
+        assert ledger.undone == to_undo(world), (
+            "exactly what may have happened, in reverse order of completion"
+        )
+    if run.state is RunState.CANCELLED:
+        assert not ledger.undone
+
+
+def to_undo(world: World) -> list[str]:
+    """Names of the steps to undo: a blind one in doubt first, then in reverse order of completion."""
+    nodes = {node.name: node for node in world.definition.nodes if node.undo is not None}
+    done = [step for step in world.run.steps if step.name in nodes]
+    doubtful = [
+        step.name
+        for step in done
+        if step.state is StepState.FAILED and step.doubt and getattr(nodes[step.name].undo, "blind", False)
+    ]
+    finished = [step for step in done if step.state is StepState.SUCCEEDED]
+    return doubtful + [step.name for step in sorted(finished, key=lambda step: -(step.finish_no or 0))]
+
+
+Machine.TestCase.settings = settings(
+    max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestWorld = Machine.TestCase

@@ -1,0 +1,72 @@
+"""Outside systems for the simulated world: what they did under which key, and what is still on its way to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+Said: TypeAlias = Literal["done", "refused"]
+
+
+@dataclass
+class Flight:
+    """A call that has left and not yet arrived; it arrives before `until` or never (None: whenever it likes)."""
+
+    key: str
+    dedupes: bool
+    until: datetime | None
+
+
+@dataclass
+class Ledger:
+    """Append-only effects by operation key.
+
+    Attributes:
+        effects: How often something was done under a key.
+        calls: How often a call arrived under a key.
+        undone: Keys of undone operations, in the order of their undoing.
+    """
+
+    effects: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    undone: list[str] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+    flights: list[Flight] = field(default_factory=list)
+
+    def do(self, key: str, *, dedupes: bool) -> Said:
+        """Do it; one that dedupes remembers what it answered, and refuses a do that comes after its undo."""
+        self.calls[key] += 1
+        if dedupes and (key in self.refused or key in self.undone):
+            return "refused"
+        if not dedupes or not self.effects[key]:
+            self.effects[key] += 1
+        return "done"
+
+    def refuse(self, key: str, *, dedupes: bool) -> Said:
+        """Say no for good, unless it is one that dedupes and has done it already."""
+        self.calls[key] += 1
+        if dedupes and self.effects[key] and key not in self.undone:
+            return "done"
+        if dedupes:
+            self.refused.add(key)
+        return "refused"
+
+    def undo(self, key: str) -> None:
+        """Undo it; twice is once."""
+        if key not in self.undone:
+            self.undone.append(key)
+
+    def send(self, key: str, *, dedupes: bool, until: datetime | None) -> None:
+        """Let a call leave that arrives later, or never."""
+        self.flights.append(Flight(key, dedupes, until))
+
+    def land(self, place: int) -> None:
+        """Let a call arrive."""
+        flight = self.flights.pop(place)
+        self.do(flight.key, dedupes=flight.dedupes)
+
+    def lose_older_than(self, now: datetime) -> None:
+        """Lose the calls whose time has passed."""
+        self.flights = [flight for flight in self.flights if flight.until is None or now < flight.until]

@@ -1,0 +1,3 @@
+"""The programs here are read by mypy, not run by pytest."""
+
+collect_ignore = ["quickstart", "wrong"]
