@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -166,18 +168,23 @@ async def test_the_inbox_forgets_what_is_old(database_url: str) -> None:
         assert [(row["outcome"], row["n"]) for row in left] == [("APPLIED", 1000), ("PARKED", 1000)]
 
 
-async def test_another_user_is_told_so(database_url: str) -> None:
+@pytest.fixture
+async def stranger(database_url: str) -> AsyncIterator[str]:
+    """The URL of the database for a user with the runtime role only."""
+    name = f"milepost_test_{secrets.token_hex(6)}"
     async with connected(database_url) as (connection,):
-        await connection.execute(
-            "DO $$ BEGIN CREATE ROLE milepost_test_user LOGIN IN ROLE milepost_runtime;"
-            " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
-        )
+        await connection.execute(f"CREATE ROLE {name} LOGIN IN ROLE milepost_runtime")
+        yield f"postgresql://{name}@{database_url.rpartition('@')[2]}"
+        await connection.execute(f"DROP ROLE {name}")
+
+
+async def test_another_user_is_told_so(database_url: str, stranger: str) -> None:
+    async with connected(database_url) as (connection,):
         last = await connection.fetchval(
             "SELECT (milepost.partition_of('outbox', clock_timestamp() + interval '7 days')).name"
         )
         await connection.execute(f"DROP TABLE milepost.{last}")
-    host = database_url.rpartition("@")[2]
-    database = Database(settings(f"postgresql://milepost_test_user@{host}"))
+    database = Database(settings(stranger))
     role, asked = Upkeep(database), stop()
     running = asyncio.create_task(role.run(asked))
     await until(lambda: "migrate" in role.health().detail, what="health to say what is wrong")
