@@ -49,7 +49,6 @@ class Settings(BaseSettings):
         keep_inbox: How long applied event ids are remembered.
         create_topics: Create missing event topics too; internal topics are always created.
         pooler: "transaction" behind a transaction-mode pooler: no prepared statements.
-        max_event_bytes: Largest body of a published event, in bytes.
         max_result_bytes: Largest result of a step, in bytes of JSON.
     """
 
@@ -66,7 +65,6 @@ class Settings(BaseSettings):
     keep_inbox: Duration = timedelta(days=30)
     create_topics: bool = False
     pooler: Literal["none", "transaction"] = "none"
-    max_event_bytes: int = 1_000_000
     max_result_bytes: int = 65_536
 
     @property
