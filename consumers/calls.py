@@ -27,6 +27,7 @@ from ..sagas.model import (
     TryFailed,
     Verdict,
 )
+from ..sagas.words import WORKER_LOST
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import Absent, Failed, Found, InProgress
@@ -162,18 +163,18 @@ class Call:
         if isinstance(error, asyncio.CancelledError):
             if not self.begun:
                 return HandedBack(name, fence, iteration=iteration)
-            return TryFailed(
-                name,
-                fence,
-                "unknown",
-                "SHUTDOWN",
-                "cancelled at the end of the grace time",
-                iteration=iteration,
-            )
+            code, words = self._cancelled()
+            return TryFailed(name, fence, "unknown", code, words, iteration=iteration)
         found = self._classify(error)
         return TryFailed(
             name, fence, found.verdict, found.code, found.message, found.retry_after, iteration=iteration
         )
+
+    def _cancelled(self) -> tuple[str, str]:
+        """Say why a call was cancelled, as code and words."""
+        if self.tools.stopping():
+            return "SHUTDOWN", "cancelled at the end of the grace time"
+        return WORKER_LOST, "cancelled because the lease of its process ran out"
 
     async def _target(self, context: Context[Any]) -> Any:
         undo = self.node.undo
@@ -215,7 +216,7 @@ class Call:
 
     def _unanswered(self, error: BaseException) -> ProbeAnswer:
         if isinstance(error, asyncio.CancelledError):
-            return ProbeError("SHUTDOWN", "cancelled at the end of the grace time")
+            return ProbeError(*self._cancelled())
         found = self._classify(error)
         if self.node.probe is None and found.verdict == "fatal":
             return ProbeFailed(found.code)

@@ -99,6 +99,8 @@ async def request_in_flight(stage: Stage, settle: float) -> list[str]:
         zombie.send(signal.SIGCONT)
         assert await stage.resting([run], within=90) == {"SUCCEEDED": 1}
         await until(lambda: late(stage, run), within=30, what="evidence of the late worker")
+        told = "SELECT data ->> 'code' FROM milepost.history WHERE run_id = $1 AND event = 'step.late_result'"
+        assert await stage.pool.fetchval(told, run) in {"WORKER_LOST", None}, "it was not stopped by anybody"
         return await stage.effects(run)
 
 
