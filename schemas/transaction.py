@@ -35,6 +35,7 @@ class Transaction:
     _session: AsyncSession | None = None
     _envelope: Envelope | None = None
     closed: bool = field(default=False)
+    _ended: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
 
     @property
     def session(self) -> AsyncSession:

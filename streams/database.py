@@ -16,6 +16,7 @@ from ..schemas.envelope import Envelope
 from ..schemas.errors import ConnectError, UsageError
 from ..schemas.settings import Settings
 from ..schemas.transaction import AnyTx, Publisher, Transaction
+from .guard import SessionGuard, ended_in_transaction, watch
 from .queries import Queries
 
 #: What asyncpg raises when a server cannot be reached or will not let us in.
@@ -115,7 +116,8 @@ class Database:
     @asynccontextmanager
     async def _pooled(self, publisher: Publisher, envelope: Envelope | None) -> AsyncGenerator[Transaction]:
         async with self.pool.acquire() as proxy, proxy.transaction(isolation="read_committed"):
-            tx = Transaction(cast("asyncpg.Connection[Any]", proxy), publisher, None, envelope)
+            connection = cast("asyncpg.Connection[Any]", proxy)
+            tx = Transaction(connection, publisher, None, envelope, _ended=watch(proxy))
             try:
                 yield tx
             finally:
@@ -127,11 +129,14 @@ class Database:
     ) -> AsyncGenerator[Transaction]:
         async with AsyncSession(engine, expire_on_commit=False) as session:
             connection = await session.connection(execution_options={"isolation_level": "READ COMMITTED"})
-            tx = Transaction(await _begun(connection, "transaction()"), publisher, session, envelope)
+            driver = await _begun(connection, "transaction()")
+            guard = SessionGuard(session, connection, driver)
+            tx = Transaction(driver, publisher, session, envelope, _ended=guard.ended)
             try:
                 yield tx
             finally:
                 tx.closed = True
+            guard.may_commit = True
             await session.commit()
 
 
@@ -160,10 +165,13 @@ async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
         call: Name of the public function, for the error.
 
     Raises:
-        UsageError: MP301 without an open transaction, MP306 after its handler, MP308 on another driver.
+        UsageError: MP301 without an open transaction, MP306 after its handler, MP308 on another driver, MP332 when
+            a handler has ended its transaction itself.
     """
     if isinstance(tx, Transaction):
-        return tx.connection
+        connection = tx.connection
+        await require_same_transaction(tx)
+        return connection
     if isinstance(tx, AsyncSession | AsyncConnection):
         return await _of_sqlalchemy(tx, call)
     if not isinstance(tx, asyncpg.Connection | PoolConnectionProxy):
@@ -175,6 +183,18 @@ async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
             'your change is not. Wrap both in "async with connection.transaction():".',
         )
     return cast("asyncpg.Connection[Any]", tx)
+
+
+async def require_same_transaction(tx: Transaction) -> None:
+    """Refuse to go on when the transaction of a handler or step is no longer the one that was begun for it.
+
+    Call it after the user's code and before anything that is to commit together with it. No statement is sent.
+
+    Raises:
+        UsageError: MP332 when the user's code has committed, rolled back or closed it.
+    """
+    if tx._ended is not None and tx._ended():
+        raise ended_in_transaction()
 
 
 async def require_read_committed(connection: asyncpg.Connection[Any], call: str) -> None:
