@@ -12,23 +12,24 @@ import pytest
 
 from tests.support.house import ROOT, run
 
-GIVEN = Path(__file__).parent / "data" / "shop"
-BLOCK = re.compile(r"^```python\n# (shop/\S+\.py).*?\n(.*?)^```$", re.M | re.S)
+GIVEN = ROOT / "tests" / "typing" / "quickstart"
+BLOCK = re.compile(r"^```python\n# ((?:shop|tests)/\S+\.py).*?\n(.*?)^```$", re.M | re.S)
 
 
 @pytest.fixture
 def quickstart(tmp_path: Path) -> Path:
     """The folder in which a reader of the README has written what it says, beside clients and tables of their own."""
     folder = tmp_path / "quickstart"
+    shutil.copytree(GIVEN, folder, ignore=shutil.ignore_patterns("__pycache__"))
     blocks = dict(BLOCK.findall((ROOT / "README.md").read_text()))
-    assert len(blocks) == 4
+    assert blocks.keys() == {
+        "shop/contracts.py",
+        "shop/sagas/order.py",
+        "shop/service.py",
+        "tests/test_order.py",
+    }
     for name, text in blocks.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    shutil.copy(GIVEN / "clients.py", folder / "shop")
-    shutil.copy(GIVEN / "tables.py", folder / "shop")
-    shutil.copy(GIVEN / "fakes.py", folder / "shop" / "tests")
+        (folder / name).write_text(text)
     (folder / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\nasyncio_mode = "auto"\npythonpath = ["."]\n'
     )
@@ -41,7 +42,7 @@ def test_it_type_checks_against_the_installed_wheel(
     install(wheel)
     python = environment / "bin" / "python"
     mypy = (sys.executable, "-m", "mypy", "--strict", "--explicit-package-bases", "--config-file=")
-    said = run(*mypy, "--python-executable", python, "shop", where=quickstart)
+    said = run(*mypy, "--python-executable", python, "shop", "tests", where=quickstart)
     assert "Success: no issues found" in said
 
 
@@ -51,5 +52,5 @@ def test_its_test_passes(
     install(wheel)
     python = environment / "bin" / "python"
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
-    said = run(python, "-m", "pytest", "shop", where=quickstart, MILEPOST_DATABASE_URL=nowhere)
+    said = run(python, "-m", "pytest", "tests", where=quickstart, MILEPOST_DATABASE_URL=nowhere)
     assert "1 passed" in said

@@ -1,7 +1,13 @@
 from decimal import Decimal
 
+from milepost import Transaction
 from milepost.testing import Kit
 from shop.clients import Carrier, Payments, Warehouse
+from shop.tables import Base
+
+
+async def make_tables(tx: Transaction) -> None:
+    await tx.session.run_sync(lambda session: Base.metadata.create_all(session.connection()))
 
 
 class FakePayments(Payments):
