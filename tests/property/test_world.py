@@ -13,7 +13,8 @@ from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
 from milepost.schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
 
 from tests.support.sagas import MINUTE, SECOND, Delivered, add_step, add_tx, flow, new_saga
-from tests.support.world import Pending, World
+from tests.support.store import essence
+from tests.support.world import World
 
 NODES = st.lists(
     st.one_of(
@@ -117,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         place = data.draw(st.integers(0, len(self.world.messages) - 1))
         message = self.world.messages[place] if what == "keep" else self.world.messages.pop(place)
         if what == "slow" and not isinstance(message, str):
-            self.world.pending.append(Pending(self.world.version, message, self.world.decide(message)))
+            self.world.pending.append(self.world.begin(message))
         elif what != "lose":
             self.world.take(message)
 
@@ -178,7 +179,7 @@ class Machine(RuleBasedStateMachine):
         if signal_first:
             self.world.signal()
         self.world.pass_time(10 * MINUTE)
-        self.world.messages = self.world.due() + self.world.messages
+        self.world.messages = [*self.world.due(), *self.world.messages]
         if not signal_first:
             self.world.signal()
 
@@ -257,6 +258,7 @@ class Machine(RuleBasedStateMachine):
 def check_end(world: World) -> None:
     """Assert that what was done, what was undone and what the run says are the same."""
     run, ledger = world.run, world.ledger
+    assert essence(run) == essence(world.folded()), "what came of it is the serial fold of what was committed"
     forward = [step for step in run.steps if step.kind in {StepKind.STEP, StepKind.TX}]
     for step in forward:
         if step.state is StepState.SUCCEEDED:

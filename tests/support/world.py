@@ -1,18 +1,15 @@
-"""A world for one run: a store with compare-and-set, messages that get lost, workers that die, and outside systems."""
+"""A world for one run: messages that get lost, workers that die or freeze, and outside systems, over a `Store`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from milepost.sagas.decide import decide, then_claim
-from milepost.sagas.definition import Definition, Node
+from milepost.sagas.definition import Node
 from milepost.sagas.model import (
     Claim,
-    Decision,
     Fact,
     HandedBack,
     ProbeAbsent,
@@ -22,8 +19,6 @@ from milepost.sagas.model import (
     ProbeFailed,
     ProbeFound,
     ProbeInProgress,
-    Run,
-    Signalled,
     Stale,
     Start,
     Step,
@@ -34,25 +29,15 @@ from milepost.sagas.model import (
 from milepost.schemas.options import Repeat
 from milepost.schemas.states import HELD_STEP_STATES, StepKind, StepState
 
-from tests.support.providers import Ledger
-from tests.support.sagas import LIMITS, NOW, SECOND, check_decision, new_run
+from tests.support.sagas import SECOND
+from tests.support.store import Pending, Store
 
 LEASE = 30 * SECOND
 PUSH = timedelta(minutes=1)
 
-How: TypeAlias = Literal[
-    "ok",
-    "lost",
-    "late",
-    "nothing",
-    "retry",
-    "not_sent",
-    "fatal",
-    "die_before",
-    "die_after",
-    "zombie",
-    "hand_back",
-]
+Call: TypeAlias = Literal["ok", "lost", "late", "nothing", "retry", "not_sent", "fatal"]
+Death: TypeAlias = Literal["die_before", "die_after", "zombie", "hand_back"]
+How: TypeAlias = Call | Death
 
 
 @dataclass
@@ -72,110 +57,21 @@ class Dead:
 
 
 @dataclass
-class Pending:
-    """A transaction that has read and not yet committed."""
-
-    version: int
-    fact: Fact
-    decision: Decision
-
-
-@dataclass
-class World:
-    """Everything that survives, and everything that happens, by hand.
+class World(Store):
+    """Everything that happens, by hand.
 
     Attributes:
-        messages: Signals to look again; any of them may be lost, repeated or taken in another order.
+        pending: Transactions that take long.
         doomed: Name of a step that is refused whenever it is called.
         late: What frozen workers will still say.
     """
 
-    definition: Definition
-    run: Run = field(init=False)
-    version: int = 0
-    now: datetime = NOW
-    messages: list[Fact | str] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     late: list[Fact] = field(default_factory=list)
-    ledger: Ledger = field(default_factory=Ledger)
-    waits: dict[tuple[str, int], Mapping[str, Any] | None] = field(default_factory=dict)
-    early: list[Mapping[str, Any]] = field(default_factory=list)
-    dice: float = 0.5
     made: int = 0
     doomed: str = ""
-
-    def __post_init__(self) -> None:
-        self.run = new_run(self.definition)
-        self.apply(Start())
-
-    # --- the store -----------------------------------------------------------------------------------
-
-    def load(self) -> Run:
-        """Read the run, with the signals that its waits were matched with."""
-        steps = tuple(replace(s, signal=self.waits.get((s.name, s.generation))) for s in self.run.steps)
-        return replace(self.run, steps=steps, version=self.version)
-
-    def decide(self, fact: Fact) -> Decision:
-        loaded = self.load()
-        decision = decide(self.definition, loaded, fact, self.now, dice=self.dice, limits=LIMITS)
-        check_decision(loaded, decision)
-        return decision
-
-    def apply(self, fact: Fact, inline: UUID | None = None) -> Decision:
-        """Load, decide, commit; again when somebody else was first."""
-        for _ in range(3):
-            version, decision = self.version, self.decide(fact)
-            if inline is not None:
-                decision = then_claim(
-                    self.definition, decision, inline, self.now, queue="default", limits=LIMITS
-                )
-            if self.commit(Pending(version, fact, decision)):
-                return decision
-        raise AssertionError(f"{fact} never commits")
-
-    def commit(self, pending: Pending) -> bool:
-        """Store a decision if nobody has changed the run since, and send what goes with it."""
-        decision = pending.decision
-        if decision.answer != "changed":
-            return True
-        if pending.version != self.version:
-            return False
-        if any(self.waits.get((wait.step, wait.generation)) is not None for wait in decision.closes):
-            return False
-        self.version += 1
-        self.run = decision.run
-        for wait in decision.closes:
-            del self.waits[wait.step, wait.generation]
-        for opened in decision.opens:
-            self.waits[opened.step, opened.generation] = None
-            if self.early:
-                self.match(opened.step, opened.generation, self.early.pop(0))
-        self.messages += [work.step for work in decision.work]
-        self._commit_effect(pending.fact)
-        return True
-
-    def _commit_effect(self, fact: Fact) -> None:
-        """A transactional step's own SQL commits with its checkpoint."""
-        node = self.definition.node(fact.step) if isinstance(fact, Succeeded) else None
-        if node is not None and node.kind is StepKind.TX:
-            self.ledger.do(node.name, dedupes=False)
-
-    def match(self, step: str, generation: int, body: Mapping[str, Any]) -> None:
-        self.waits[step, generation] = body
-        self.messages.append(Signalled(step, generation, body))
-
-    def signal(self) -> None:
-        """An awaited event comes: it is stored, and matched with the open wait if there is one."""
-        self.made += 1
-        body = {"id": f"s-{self.made}"}
-        for (step, generation), taken in self.waits.items():
-            row = self.run.step(step)
-            if taken is None and row is not None and row.generation == generation:
-                self.match(step, generation, body)
-                return
-        self.early.append(body)
 
     # --- messages and time -----------------------------------------------------------------------------
 

@@ -1,0 +1,133 @@
+"""One saga per way in which a step or wait can behave, and every kind of fact."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from milepost.sagas.definition import Definition
+from milepost.sagas.model import (
+    Claim,
+    Fact,
+    HandedBack,
+    ProbeAbsent,
+    Probed,
+    ProbeError,
+    ProbeFailed,
+    ProbeFound,
+    ProbeInProgress,
+    Signalled,
+    Stale,
+    Start,
+    Step,
+    Succeeded,
+    TryFailed,
+    Verdict,
+    Wake,
+)
+from milepost.schemas.options import Found, OnTimeout, Probe, Repeat, Retry, Then
+
+from tests.support.sagas import (
+    HOUR,
+    NOW,
+    OTHER,
+    Delivered,
+    add_step,
+    add_tx,
+    flow,
+    new_saga,
+)
+
+
+def definitions() -> Iterator[tuple[str, Definition]]:
+    """One saga per way in which a step or wait can behave, each with something before and after it."""
+    for repeat, undo, then in itertools.product(
+        Repeat, ("none", "plain", "blind"), (Then.COMPENSATE, Then.FAIL, Then.PERSON)
+    ):
+        saga = new_saga()
+        add_step(saga, "before", undo=True, undo_retry=Retry(attempts=2), retry=Retry(attempts=1))
+        add_step(
+            saga,
+            "it",
+            repeat,
+            undo=undo == "plain",
+            blind=undo == "blind",
+            probe=repeat is Repeat.ASK_FIRST,
+            on_failure=then,  # type: ignore[arg-type]
+            no_undo="nothing to undo" if undo == "none" else None,
+            retry=Retry(attempts=2, within=None),
+            undo_retry=Retry(attempts=2),
+        )
+        add_step(saga, "after", retry=Retry(attempts=1))
+        yield f"{repeat.name}-{undo}-{then.name}", flow(saga)
+    yield from _special()
+    for policy in (Then.RECONCILE, Then.RETRY, Then.CANCEL, Then.COMPENSATE, Then.CONTINUE, Then.PERSON):
+        for last in (False, True):
+            yield f"wait-{policy.name}-{last}", _wait(policy, last)
+
+
+def _special() -> Iterator[tuple[str, Definition]]:
+    saga = new_saga()
+    add_step(saga, "it", irreversible=True, retry=Retry(attempts=2))
+    yield "irreversible", flow(saga)
+    saga = new_saga()
+    add_step(saga, "it", probe=True, undo=True, retry=Retry(attempts=2))
+    yield "safe-probe", flow(saga)
+    saga = new_saga()
+    add_step(saga, "before", undo=True)
+    add_tx(saga, "it", retry=Retry(attempts=2))
+    yield "tx", flow(saga)
+
+
+def _wait(policy: OnTimeout, last: bool) -> Definition:
+    saga = new_saga()
+    add_step(saga, "before", undo=True)
+    wait = saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=policy)
+    if policy is Then.RECONCILE:
+
+        @wait.probe
+        async def ask(ctx: Any) -> Probe[Delivered]:
+            return Found(Delivered(id="x"))
+
+    saga.wait("again", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=Then.PERSON)
+    if not last:
+        add_step(saga, "after", on_failure=Then.PERSON)
+    return flow(saga)
+
+
+DEFINITIONS = dict(definitions())
+
+
+def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
+    """Every kind of fact, with the right and with an older fence or generation."""
+    found: list[Fact] = [Start(), Claim(step.name, OTHER), Wake(None, 0), Claim("nobody", OTHER)]
+    for fence in (step.fence - age for age in ages):
+        found += [
+            Succeeded(step.name, fence, {"id": "x"}),
+            HandedBack(step.name, fence),
+            Stale(step.name, fence, NOW - timedelta(seconds=5)),
+        ]
+        verdicts: tuple[tuple[Verdict, timedelta | None], ...] = (
+            ("retry", None),
+            ("fatal", None),
+            ("unknown", None),
+            ("not_sent", timedelta.max),
+        )
+        found += [TryFailed(step.name, fence, verdict, "CODE", "words", pause) for verdict, pause in verdicts]
+        answers = (
+            ProbeFound({"id": "x"}),
+            ProbeAbsent(),
+            ProbeInProgress(timedelta(seconds=30)),
+            ProbeFailed("NO"),
+            ProbeError("X", "words"),
+        )
+        found += [Probed(step.name, fence, answer) for answer in answers]
+    for generation in (step.generation - age for age in ages):
+        found += [
+            Wake(step.name, generation),
+            Signalled(step.name, generation, {"id": "x"}),
+            Signalled(step.name, generation, {"wrong": "body"}),
+        ]
+    return found
