@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +47,9 @@ ROLES: tuple[str, ...] = (
 )
 #: Orchestrator messages handled per call; each is one change of a run.
 ORCHESTRATOR_BATCH = 100
+#: Transactional steps at once in a process: each holds a connection while the user's code runs, of the pool (16) or
+#: of the engine (SQLAlchemy's default is 5 and 10 more).
+TRANSACTIONS = 8
 
 
 def chosen(known: Sequence[str], wanted: Sequence[str] | None, what: str) -> list[str]:
@@ -69,6 +73,7 @@ class Assembly:
     Args:
         service: The application.
         database: Opened pool.
+        keeper: Opened pool for nothing but the lease, so that no step can keep it from being renewed.
         roles: Chosen roles.
         queues: Chosen queues, for worker and compensator.
         stop: Shared by all parts.
@@ -76,6 +81,7 @@ class Assembly:
 
     service: Milepost
     database: Database
+    keeper: Database
     roles: Sequence[str]
     queues: Sequence[str]
     stop: Stop
@@ -178,7 +184,7 @@ class Assembly:
     def _workers(self) -> list[Role]:
         service, settings = self.service, self.service.settings
         lease = Lease(
-            self.database.pool,
+            self.keeper.pool,
             service.clock,
             service.ids,
             settings.lease,
@@ -196,9 +202,16 @@ class Assembly:
             stopping=lambda: self.stop.asked,
             max_result_bytes=settings.max_result_bytes,
         )
+        room = asyncio.Semaphore(TRANSACTIONS)
         workers = {
             queue: Worker(
-                self.engine, self.database, lease, tools, queue=queue, slots=settings.step_concurrency
+                self.engine,
+                self.database,
+                lease,
+                tools,
+                queue=queue,
+                slots=settings.step_concurrency,
+                room=room,
             )
             for queue in self.queues
         }

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 from ..sagas.codec import canonical_json
 from ..sagas.context import Context
@@ -50,7 +51,7 @@ class Tools:
     Args:
         clients: Opened clients by class.
         verdicts: The service's own classification.
-        check_lease: Raises LeaseLost when this process may no longer act.
+        check_lease: Raises LeaseLost when this process may no longer act under the given lease.
         stopping: Whether a stop was asked for.
         max_result_bytes: Largest result, in bytes of JSON.
         around: Stands around every call of a user's function; the test kit's makes calls fail.
@@ -58,7 +59,7 @@ class Tools:
 
     clients: Callable[[type[Any]], Any]
     verdicts: Mapping[type[Exception], tuple[Verdict, str]]
-    check_lease: Callable[[], None]
+    check_lease: Callable[[UUID | None], None]
     stopping: Callable[[], bool]
     max_result_bytes: int
     around: Callable[[Call, Callable[[], Awaitable[Any]]], Awaitable[Any]] = just_call
@@ -104,7 +105,7 @@ class Call:
         """Return what the user's function receives; its clients are checked against the lease."""
 
         def use(kind: type[T]) -> T:
-            self.tools.check_lease()
+            self.tools.check_lease(self.step.worker)
             client: T = self.tools.clients(kind)
             return client
 
@@ -120,14 +121,12 @@ class Call:
         )
 
     async def outside(self) -> Fact:
-        """Call the user's function and say what came of it; only cancellation by a lost lease passes through."""
+        """Call the user's function and say what came of it; never raises, not even when cancelled."""
         if self.is_settling:
             return await self._settle()
         try:
             value = await self.within_timeout(self._target)
             result = None if self.is_undo else self.encode(value)
-        except LeaseLost:
-            raise
         except (Exception, asyncio.CancelledError) as error:
             return self.failed(error)
         return Succeeded(self.step.name, self.step.fence, result, iteration=self.step.iteration)
@@ -136,7 +135,7 @@ class Call:
         """Run a function under the node's attempt timeout, after a last look at the lease."""
         context = self.context()
         async with asyncio.timeout(self.node.attempt_timeout.total_seconds()):
-            self.tools.check_lease()
+            self.tools.check_lease(self.step.worker)
             self.begun = True
             return await self.tools.around(self, lambda: call(context))
 
@@ -160,15 +159,19 @@ class Call:
     def failed(self, error: BaseException) -> Fact:
         """Say what an exception of the try means."""
         name, fence, iteration = self.step.name, self.step.fence, self.step.iteration
-        if isinstance(error, asyncio.CancelledError):
+        if isinstance(error, asyncio.CancelledError | LeaseLost):
             if not self.begun:
-                return HandedBack(name, fence, iteration=iteration)
+                return self.unbegun()
             code, words = self._cancelled()
             return TryFailed(name, fence, "unknown", code, words, iteration=iteration)
         found = self._classify(error)
         return TryFailed(
             name, fence, found.verdict, found.code, found.message, found.retry_after, iteration=iteration
         )
+
+    def unbegun(self) -> Fact:
+        """Say that the user's function was not called."""
+        return HandedBack(self.step.name, self.step.fence, iteration=self.step.iteration)
 
     def _cancelled(self) -> tuple[str, str]:
         """Say why a call was cancelled, as code and words."""
@@ -189,8 +192,6 @@ class Call:
     async def _settle(self) -> Fact:
         try:
             answer = await self._ask()
-        except LeaseLost:
-            raise
         except (Exception, asyncio.CancelledError) as error:
             answer = self._unanswered(error)
         return Probed(self.step.name, self.step.fence, answer, iteration=self.step.iteration)
@@ -215,7 +216,7 @@ class Call:
                 return ProbeError("BAD_ANSWER", f"the probe returned {type(answer).__name__}")
 
     def _unanswered(self, error: BaseException) -> ProbeAnswer:
-        if isinstance(error, asyncio.CancelledError):
+        if isinstance(error, asyncio.CancelledError | LeaseLost):
             return ProbeError(*self._cancelled())
         found = self._classify(error)
         if self.node.probe is None and found.verdict == "fatal":

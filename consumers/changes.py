@@ -42,11 +42,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class InlineClaim:
-    """Who would go on with the next step at once, and whether that is still wanted when the time comes."""
+    """Who would go on with the next step at once.
+
+    Attributes:
+        worker: The lease id under which the present step was claimed; the next one is claimed under the same.
+        wanted: Whether that is still wanted when the time comes, and that lease still holds.
+        alone: Whether nothing else in this process has to do with the run, so that a step which the row says this
+            worker holds can only be one whose claim was not answered.
+    """
 
     worker: UUID
     queue: str
     wanted: Callable[[], bool]
+    alone: Callable[[], bool]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -18,6 +19,8 @@ logger = logging.getLogger("milepost")
 
 #: Longest pause between tries to open a client, in seconds.
 LONGEST_PAUSE = 10.0
+#: Longest wait for clients to close, in seconds.
+CLOSE_WITHIN = 5.0
 
 
 class Clients:
@@ -72,20 +75,32 @@ class Crew:
         self._workers = workers
         self._lease = lease
         self._trouble: str | None = "opening clients"
+        self._close = asyncio.Event()
 
     async def run(self, stop: Stop) -> None:
         """Keep the clients open until the workers have drained."""
+        # A task of their own enters and leaves the clients: some may only be left where they were entered.
+        owner = asyncio.create_task(self._own(stop))
         try:
-            async with AsyncExitStack() as stack:
-                await self._open(stack, stop)
-                await stop.wait()
-                async with anyio.create_task_group() as group:
-                    for worker in self._workers.values():
-                        group.start_soon(worker.drain, stop.remaining)
+            await stop.wait()
+            async with anyio.create_task_group() as group:
+                for worker in self._workers.values():
+                    group.start_soon(worker.drain, stop.remaining)
         finally:
             self._lease.finished()
+            self._close.set()
+            if self._trouble is not None:
+                owner.cancel()
+            await _ended(owner)
 
-    async def _open(self, stack: AsyncExitStack, stop: Stop) -> None:
+    async def _own(self, stop: Stop) -> None:
+        async with AsyncExitStack() as stack:
+            if await self._opened(stack, stop):
+                for worker in self._workers.values():
+                    worker.allow()
+                await self._close.wait()
+
+    async def _opened(self, stack: AsyncExitStack, stop: Stop) -> bool:
         pause = 0.5
         while not stop.asked:
             try:
@@ -99,11 +114,20 @@ class Crew:
                 pause = min(LONGEST_PAUSE, pause * 2)
                 continue
             self._trouble = None
-            for worker in self._workers.values():
-                worker.allow()
-            return
+            return True
+        return False
 
     def health(self) -> Health:
         """Red while a client cannot be opened."""
         busy = sum(worker.busy for worker in self._workers.values())
         return Health(self._trouble is None, self._trouble or f"{busy} steps running")
+
+
+async def _ended(owner: asyncio.Task[None]) -> None:
+    """Wait until the clients are closed; one that hangs does not keep the process from stopping."""
+    await asyncio.wait({owner}, timeout=CLOSE_WITHIN)
+    if not owner.done():
+        owner.cancel()
+        await asyncio.wait({owner}, timeout=1.0)
+    if owner.done() and not owner.cancelled() and (error := owner.exception()) is not None:
+        logger.warning("a client could not be closed: %s: %s", type(error).__name__, error)

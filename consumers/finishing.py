@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 from ..sagas.model import Fact, Run, Step, Succeeded, TryFailed
 from ..schemas.errors import UsageError
 from ..schemas.states import HELD_STEP_STATES
-from ..streams.database import Database
+from ..streams.database import Database, require_same_transaction
 from .calls import Call
 from .changes import Change, InlineClaim
 from .engine import DATABASE_ERRORS, Engine, will_pass
-from .lease import LeaseLost
 from .publishing import emitted_rows, publish_in
 
 logger = logging.getLogger("milepost")
@@ -25,6 +24,8 @@ T = TypeVar("T")
 #: Pauses between tries to store an outcome while the database is away, in seconds.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
+#: Longest wait of a transactional step for its turn on the database, in seconds.
+ROOM_WITHIN = 10.0
 
 
 class Superseded(Exception):
@@ -51,10 +52,13 @@ async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-def held_by(run: Run, inline: InlineClaim, beside: Step) -> Claimed | None:
-    """Return another step of the run that this process holds, if the answer to its claim was lost."""
+def unanswered(run: Run, inline: InlineClaim, beside: Step) -> Claimed | None:
+    """Return the step of the run that this process has claimed inline without seeing the answer, if there is one."""
+    if not inline.alone():
+        return None
     for step in run.steps:
-        if step.worker == inline.worker and step.state in HELD_STEP_STATES and step.name != beside.name:
+        other = step.name != beside.name or step.fence > beside.fence
+        if other and step.worker == inline.worker and step.state in HELD_STEP_STATES:
             return Claimed(run, step)
     return None
 
@@ -70,32 +74,34 @@ async def finish(engine: Engine, call: Call, fact: Fact, inline: InlineClaim) ->
     try:
         rows = emitted_rows(engine, call) if isinstance(fact, Succeeded) else []
     except UsageError as error:
-        rows = []
-        fact = TryFailed(
-            call.step.name, call.step.fence, "unknown", error.code, error.text, iteration=call.step.iteration
-        )
+        return await finish(engine, call, _not_storable(call, error.code, error.text), inline)
     recovered: list[Claimed] = []
 
     def still_ours(run: Run) -> Fact | None:
+        following = unanswered(run, inline, call.step)
         step = run.step(call.step.name, call.step.iteration)
-        if step is not None and step.fence == call.step.fence and step.state not in HELD_STEP_STATES:
-            following = held_by(run, inline, step)
-            recovered.extend([following] if following else [])
-            return None
-        return fact
+        stored = step is not None and step.fence == call.step.fence and step.state not in HELD_STEP_STATES
+        recovered.extend([following] if following else [])
+        return None if following or stored else fact
 
     pause = FIRST_PAUSE
     while True:
         try:
-            return claimed_in(
-                await engine.change(call.run.id, still_ours, emitted=rows, inline=inline), recovered
-            )
+            change = await engine.change(call.run.id, still_ours, emitted=rows, inline=inline)
+            return claimed_in(change, recovered)
         except DATABASE_ERRORS as error:
             if not will_pass(error):
-                raise
+                if isinstance(fact, TryFailed):
+                    raise
+                return await finish(engine, call, _not_storable(call, "NOT_STORABLE", str(error)), inline)
             logger.warning("%s: outcome not stored yet: %s: %s", call.step.name, type(error).__name__, error)
         await asyncio.sleep(pause)
         pause = min(LONGEST_PAUSE, pause * 2)
+
+
+def _not_storable(call: Call, code: str, message: str) -> TryFailed:
+    """The call took effect, but what it returned or emitted cannot be stored: its outcome is unknown to the run."""
+    return TryFailed(call.step.name, call.step.fence, "unknown", code, message, iteration=call.step.iteration)
 
 
 def claimed_in(change: Change | None, recovered: list[Claimed]) -> Claimed | None:
@@ -107,19 +113,38 @@ def claimed_in(change: Change | None, recovered: list[Claimed]) -> Claimed | Non
 
 
 async def finish_transactional(
-    engine: Engine, database: Database, call: Call, inline: InlineClaim
+    engine: Engine, database: Database, call: Call, inline: InlineClaim, room: asyncio.Semaphore
 ) -> Claimed | None:
     """Run a transactional step: the user's SQL and the checkpoint commit together, or not at all.
+
+    Args:
+        room: How many may hold a connection at once; a step that finds none in time is handed back.
 
     Returns:
         The next step when this process claimed it in the same change.
     """
+    try:
+        # Well inside the hard timeout, which is the attempt's and this slack.
+        async with asyncio.timeout(min(ROOM_WITHIN, engine.changes.limits.slack.total_seconds() / 2)):
+            await room.acquire()
+    except (TimeoutError, asyncio.CancelledError):
+        return await uncancelled(finish(engine, call, call.unbegun(), inline))
+    try:
+        return await _in_transaction(engine, database, call, inline)
+    finally:
+        room.release()
+
+
+async def _in_transaction(
+    engine: Engine, database: Database, call: Call, inline: InlineClaim
+) -> Claimed | None:
     changes: list[Change] = []
     try:
         async with database.transaction(publish_in) as tx:
             fn = call.node.fn
             assert fn is not None, "only steps are called"
             value = await call.within_timeout(lambda context: fn(context, tx))
+            await require_same_transaction(tx)
             result = call.encode(value)
             fact = Succeeded(call.step.name, call.step.fence, result, iteration=call.step.iteration)
             rows = emitted_rows(engine, call)
@@ -130,8 +155,6 @@ async def finish_transactional(
     except Superseded:
         logger.warning("%s of %s: superseded, rolled back", call.step.name, call.run.id)
         return None
-    except LeaseLost:
-        raise
     except (Exception, asyncio.CancelledError) as error:
         return await uncancelled(finish(engine, call, call.failed(error), inline))
     return claimed_in(changes[-1], [])

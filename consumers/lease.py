@@ -24,6 +24,10 @@ from .store import Sql
 logger = logging.getLogger("milepost")
 
 
+#: How long a stopping worker may take, after the grace time, to hand back what it was cancelled in, in seconds.
+HAND_BACK = 3.0
+
+
 class LeaseLost(Exception):
     """This process's lease has ended: nothing may be begun, and what runs is cancelled."""
 
@@ -63,19 +67,24 @@ class Lease:
         self._taken = False
         self._lost: list[Callable[[], None]] = []
         self._released = anyio.Event()
+        self._until: float | None = None
 
     @property
     def id(self) -> UUID:
         """The id that claims are made under."""
         return self._id
 
-    def held(self) -> bool:
-        """Whether the lease still holds, by this process's own reckoning."""
-        return self._clock.monotonic() < self._ends
+    def held(self, worker: UUID | None = None) -> bool:
+        """Whether the lease still holds, by this process's own reckoning.
 
-    def check(self) -> None:
-        """Raise LeaseLost when the lease has ended; called right before anything leaves this process."""
-        if not self.held():
+        Args:
+            worker: The id that a step was claimed under; a lease that was lost and taken anew has another one.
+        """
+        return self._clock.monotonic() < self._ends and worker in {None, self._id}
+
+    def check(self, worker: UUID | None) -> None:
+        """Raise LeaseLost when the lease of that id has ended; called right before anything leaves this process."""
+        if not self.held(worker):
             raise LeaseLost
 
     def on_lost(self, call: Callable[[], None]) -> None:
@@ -118,11 +127,17 @@ class Lease:
             await self._keep(pause)
             with anyio.move_on_after(pause if self.held() else min(pause, 0.5)):
                 await self._released.wait()
-            if stop.asked and stop.remaining() <= 0:
+            if stop.asked and stop.remaining() <= 0 and self._overdue():
                 break
         with anyio.move_on_after(2, shield=True):
             with suppress(*DATABASE_ERRORS):
                 await self.release()
+
+    def _overdue(self) -> bool:
+        """Whether the workers have not even handed back in the time that they have after the grace time."""
+        now = self._clock.monotonic()
+        self._until = self._until or now + HAND_BACK + 1.0
+        return now >= self._until
 
     async def _keep(self, bound: float) -> None:
         try:

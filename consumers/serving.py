@@ -28,7 +28,8 @@ Announce = Callable[[Mapping[str, object]], None]
 
 #: How often health is looked at, in seconds.
 LOOK = 0.2
-#: Connections of the pool: a few per role; steps hold one only while a change is stored.
+#: Connections of the pool: a few per role. An outside step holds one only while a change is stored, a transactional
+#: one while its code runs, which is why fewer of those run at once (assembly.TRANSACTIONS).
 POOL = 16
 
 
@@ -55,11 +56,13 @@ async def serve(
     served = chosen(service.definitions.queues, queues, "queue")
     stop = Stop(service.clock, service.settings.grace)
     database = Database(service.settings, engine=service.engine, max_size=POOL)
+    keeper = Database(service.settings, max_size=1)
     await check_schema(service)
     flush = setup_tracing(service.name)
-    await database.open()
     try:
-        assembly = Assembly(service, database, picked, served, stop)
+        await database.open()
+        await keeper.open()
+        assembly = Assembly(service, database, keeper, picked, served, stop)
         await make_topics(service, assembly)
         parts = assembly.parts()
         with _signals(stop):
@@ -67,6 +70,7 @@ async def serve(
         announce({"event": "stopped"})
     finally:
         await database.close()
+        await keeper.close()
         if service.engine is not None:
             await service.engine.dispose()
         await asyncio.to_thread(flush)

@@ -12,6 +12,7 @@ import asyncpg
 from ..outbox import publish
 from ..outbox.model import OutboxRow, message_row
 from ..sagas.model import Stale
+from ..schemas.errors import StateError
 from ..schemas.messages import TimerMessage, timers_topic
 from ..streams.lifecycle import Health, Stop
 from .engine import DATABASE_ERRORS, Engine
@@ -42,6 +43,7 @@ class Waker:
         self._push = push
         self._sweep_every = sweep_every.total_seconds()
         self._trouble: str | None = None
+        self._stuck: str | None = None
 
     async def run(self, stop: Stop) -> None:
         """Tick until asked to stop."""
@@ -57,7 +59,7 @@ class Waker:
     async def _guarded(self, act: Callable[[], Awaitable[int]]) -> int:
         try:
             done = await act()
-        except DATABASE_ERRORS as error:
+        except (*DATABASE_ERRORS, StateError) as error:
             if self._trouble is None:
                 logger.warning("waker: %s: %s; trying again", type(error).__name__, error)
             self._trouble = f"{type(error).__name__}: {error}"
@@ -103,14 +105,25 @@ class Waker:
         Returns:
             Number of steps found.
         """
-        stale: list[Any] = await self._engine.pool.fetch(Sql.stale_steps, self._engine.changes.service, BATCH)
+        changes = self._engine.changes
+        stale: list[Any] = await self._engine.pool.fetch(
+            Sql.stale_steps, changes.service, BATCH, changes.definitions.ids
+        )
+        stuck = None
         for row in stale:
             fact = Stale(row["name"], row["fence"], row["lease_ended_at"], iteration=row["iteration"])
-            await self._engine.change(row["run_id"], fact)
+            try:
+                await self._engine.change(row["run_id"], fact)
+            except Exception as error:
+                # One run that cannot be changed must not keep the others from being found.
+                stuck = f"run {row['run_id']} could not be swept: {type(error).__name__}: {error}"
+                logger.warning("waker: %s", stuck)
+        self._stuck = stuck
         if not stale:
-            await self._engine.pool.execute(Sql.forget_workers, self._engine.changes.service)
+            await self._engine.pool.execute(Sql.forget_workers, changes.service)
         return len(stale)
 
     def health(self) -> Health:
         """Red while the database does not answer."""
-        return Health(self._trouble is None, self._trouble or "ticking")
+        trouble = self._trouble or self._stuck
+        return Health(trouble is None, trouble or "ticking")

@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
 from pydantic import ValidationError
 
 from ..sagas.definition import operation_key
-from ..sagas.model import Claim, Fact, Run, Step
+from ..sagas.model import Step
 from ..schemas.envelope import NotAnEvent, Record, read_event
 from ..schemas.messages import WorkMessage
-from ..schemas.states import HELD_STEP_STATES, StepKind, StepState
+from ..schemas.states import StepKind, StepState
 from ..streams.database import Database
 from ..streams.tracing import span
 from .calls import Call, Tools
 from .changes import InlineClaim
+from .claiming import Claims
 from .engine import Engine
-from .finishing import Claimed, claimed_in, finish, finish_transactional, uncancelled
-from .lease import Lease, LeaseLost
+from .finishing import Claimed, finish, finish_transactional, uncancelled
+from .lease import HAND_BACK, Lease
 
 logger = logging.getLogger("milepost")
-
-#: How long a stopping worker may take to hand back what it was cancelled in, in seconds.
-HAND_BACK = 3.0
-
 
 #: How often a claim that waits for a slot or the lease looks whether a stop was asked for, in seconds.
 LOOK = 0.1
@@ -46,6 +42,7 @@ class Worker:
         tools: What the user's functions need.
         queue: Which queue's topics it serves.
         slots: Steps at once.
+        room: Transactional steps at once, shared by the workers of a process: each holds a connection.
     """
 
     def __init__(
@@ -57,6 +54,7 @@ class Worker:
         *,
         queue: str,
         slots: int,
+        room: asyncio.Semaphore,
     ) -> None:
         self._engine = engine
         self._database = database
@@ -64,10 +62,13 @@ class Worker:
         self._tools = tools
         self._queue = queue
         self._free = asyncio.Semaphore(slots)
+        self._room = room
+        self._claims = Claims(engine, lease)
+        self._claiming: set[asyncio.Task[bool]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._claiming = 0
+        self._begun: set[asyncio.Task[None] | None] = set()
         self._allowed = False
-        self._held: set[tuple[UUID, str, int]] = set()
+        self._closing = False
         lease.on_lost(self.cancel)
 
     def allow(self) -> None:
@@ -98,19 +99,27 @@ class Worker:
             Stopping: A stop was asked for first.
         """
         await self._slot()
-        self._claiming += 1
+        claiming = asyncio.create_task(self._take(message))
+        self._claiming.add(claiming)
+        claiming.add_done_callback(self._claiming.discard)
+        # Who hands us messages may be cancelled at any time; a claim that is under way is seen through all the same.
+        return await asyncio.shield(claiming)
+
+    async def _take(self, message: WorkMessage) -> bool:
+        """Claim with a slot in hand; the slot goes to the task that works, or is free again."""
         try:
-            claimed = await self._claim(message)
-            if claimed is not None:
-                self._begin(claimed)
+            claimed = await self._claims.claim(message)
         except BaseException:
             self._free.release()
             raise
-        finally:
-            self._claiming -= 1
         if claimed is None:
             self._free.release()
-        return claimed is not None
+            return False
+        name = f"{claimed.run.saga}/{claimed.run.key} {claimed.step.name}"
+        task = asyncio.create_task(self._work(claimed), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
 
     async def _slot(self) -> None:
         """Wait for a free slot and a lease."""
@@ -127,47 +136,19 @@ class Worker:
             self._free.release()
             await asyncio.sleep(LOOK)
 
-    async def _claim(self, message: WorkMessage) -> Claimed | None:
-        worker = self._lease.id
-        recovered: list[Claimed] = []
-
-        def claim(run: Run) -> Fact | None:
-            step = run.step(message.step, message.iteration)
-            if step is not None and step.worker == worker and step.state in HELD_STEP_STATES:
-                if (run.id, step.name, step.fence) not in self._held:
-                    recovered.append(Claimed(run, step))
-                return None
-            return Claim(message.step, worker, iteration=message.iteration)
-
-        return claimed_in(await self._engine.change(message.run, claim), recovered)
-
-    def _begin(self, claimed: Claimed) -> None:
-        name = f"{claimed.run.saga}/{claimed.run.key} {claimed.step.name}"
-        self._held.add(_mark(claimed))
-        task = asyncio.create_task(self._work(claimed), name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _work(self, claimed: Claimed) -> None:
         """Run the claimed step, and those after it that this process claims inline."""
+        task = asyncio.current_task()
+        self._begun.add(task)
         try:
-            following: Claimed | None = claimed
-            while following is not None:
-                current = following
-                self._held.add(_mark(current))
-                try:
-                    following = await self._one(current)
-                finally:
-                    self._held.discard(_mark(current))
-        except LeaseLost:
-            logger.warning(
-                "MP303 %s/%s: lease lost before the call; others settle it", claimed.run.saga, claimed.run.key
-            )
+            with self._claims.busy(claimed.run.id):
+                following: Claimed | None = claimed
+                while following is not None:
+                    following = await self._one(following)
         except Exception:
-            logger.exception(
-                "a step's outcome could not be stored; it is settled when this process's lease ends"
-            )
+            logger.exception("a step's outcome could not be stored; it is settled at its hard timeout")
         finally:
+            self._begun.discard(task)
             self._free.release()
 
     async def _one(self, claimed: Claimed) -> Claimed | None:
@@ -175,7 +156,12 @@ class Worker:
         definition = self._engine.changes.definitions.get(run.saga, run.definition)
         assert definition is not None, "only runs of known definitions are claimed"
         call = Call(definition, run, step, self._tools)
-        inline = InlineClaim(self._lease.id, self._queue, self._goes_on)
+        inline = InlineClaim(
+            worker=step.worker or self._lease.id,
+            queue=self._queue,
+            wanted=lambda: not self._tools.stopping() and self._lease.held(step.worker),
+            alone=lambda: self._claims.alone(run.id),
+        )
         attributes: dict[str, str | int] = {
             "milepost.run": str(run.id),
             "milepost.saga": run.saga,
@@ -185,17 +171,15 @@ class Worker:
         }
         with span(_span_name(step), traceparent=run.traceparent, attributes=attributes):
             if step.kind is StepKind.TX and not call.is_settling:
-                return await finish_transactional(self._engine, self._database, call, inline)
-            fact = await call.outside()
+                return await finish_transactional(self._engine, self._database, call, inline, self._room)
+            fact = call.unbegun() if self._closing else await call.outside()
             return await uncancelled(finish(self._engine, call, fact, inline))
 
-    def _goes_on(self) -> bool:
-        return not self._tools.stopping() and self._lease.held()
-
     def cancel(self) -> None:
-        """Cancel what runs; each task says what became of it."""
-        for task in self._tasks:
-            task.cancel()
+        """Cancel what runs; each task says what became of it. One that has not begun finds out by itself."""
+        for task in self._begun:
+            if task is not None:
+                task.cancel()
 
     async def drain(self, remaining: Callable[[], float]) -> None:
         """Let what runs finish while time remains, then cancel it and wait until it has been handed back.
@@ -205,9 +189,10 @@ class Worker:
         """
         while (self._tasks or self._claiming) and remaining() > 0:
             await self._settled(min(LOOK, remaining()))
+        self._closing = True
         self.cancel()
         ended = asyncio.get_running_loop().time() + HAND_BACK
-        while self._tasks and asyncio.get_running_loop().time() < ended:
+        while (self._tasks or self._claiming) and asyncio.get_running_loop().time() < ended:
             await self._settled(LOOK)
 
     async def _settled(self, seconds: float) -> None:
@@ -220,10 +205,6 @@ class Worker:
     def busy(self) -> int:
         """Steps being run now."""
         return len(self._tasks)
-
-
-def _mark(claimed: Claimed) -> tuple[UUID, str, int]:
-    return claimed.run.id, claimed.step.name, claimed.step.fence
 
 
 def _span_name(step: Step) -> str:

@@ -36,7 +36,9 @@ def stale(draft: Draft, node: Node, step: Step, fact: Stale) -> Decision:
     """Take a row from a worker whose lease has ended."""
     if step.fence != fact.fence or step.state not in HELD_STEP_STATES:
         return draft.ignored(f"nobody holds {step.name} under fence {fact.fence}")
-    return _lost(draft, node, step, WORKER_LOST, fact.lease_ended_at)
+    # A try cannot have ended before it began, whatever lease it was begun under.
+    ended_at = max(fact.lease_ended_at, step.started_at or fact.lease_ended_at)
+    return _lost(draft, node, step, WORKER_LOST, ended_at)
 
 
 def _lost(draft: Draft, node: Node, step: Step, code: str, ended_at: datetime) -> Decision:

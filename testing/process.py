@@ -94,7 +94,15 @@ class Process:
         self, engine: Engine, database: Database, tools: Tools, queue: str, faults: Faults
     ) -> _Worker:
         worker = _Worker(
-            engine, database, self._lease, tools, queue=queue, slots=SLOTS, faults=faults, died=self._die
+            engine,
+            database,
+            self._lease,
+            tools,
+            queue=queue,
+            slots=SLOTS,
+            room=asyncio.Semaphore(SLOTS),
+            faults=faults,
+            died=self._die,
         )
         worker.allow()
         return worker

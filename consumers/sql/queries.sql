@@ -125,7 +125,7 @@ SELECT s.run_id, s.name, s.iteration, s.fence, coalesce(w.expires_at, s.started_
 FROM milepost.step AS s
 JOIN milepost.run AS r ON r.id = s.run_id
 LEFT JOIN milepost.worker AS w ON w.id = s.worker
-WHERE s.worker IS NOT NULL AND r.service = $1
+WHERE s.worker IS NOT NULL AND r.service = $1 AND r.saga || '/' || r.definition = ANY ($3::text[])
   AND (w.id IS NULL OR w.expires_at <= (SELECT milepost.clock()))
 ORDER BY s.run_id
 LIMIT $2;

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from uuid import UUID
 
 import asyncpg
-from milepost import Context, Milepost, Repeat, Saga, Transaction
-from milepost.consumers.calls import Tools
-from milepost.consumers.engine import Engine, changes_of
-from milepost.consumers.lease import Lease
-from milepost.consumers.worker import Worker
-from milepost.schemas.ids import SystemClock, SystemIds
-from milepost.schemas.messages import WorkMessage
-from milepost.streams.database import Database
+from milepost import Context, Repeat, Saga, Transaction
 from pydantic import BaseModel
 
-from tests.support.engine import rig, settings_for
+from tests.support.engine import rig
 from tests.support.proxy import Proxy, proxied
 from tests.support.waiting import until
+from tests.support.workers import Hand, worker_on
 
 
 class Order(BaseModel):
@@ -60,47 +52,12 @@ def saga(proxy: Proxy, lose_in: str) -> Saga[Order]:
     return made
 
 
-@asynccontextmanager
-async def worker_on(url: str, service: Milepost) -> AsyncIterator[tuple[Worker, Lease]]:
-    """A worker whose connections go through a URL."""
-    database = Database(settings_for(url))
-    await database.open()
-    engine = Engine(changes_of(service), database.pool)
-    lease = Lease(
-        database.pool,
-        SystemClock(),
-        SystemIds(),
-        service.settings.lease,
-        service=service.name,
-        process="test",
-        roles=["worker"],
-        queues=["default"],
-        definitions=service.definitions.ids,
-    )
-    await lease.take()
-    tools = Tools(
-        clients=lambda kind: None,
-        verdicts={},
-        check_lease=lease.check,
-        stopping=lambda: False,
-        max_result_bytes=10_000,
-    )
-    worker = Worker(engine, database, lease, tools, queue="default", slots=4)
-    worker.allow()
-    try:
-        yield worker, lease
-    finally:
-        await worker.drain(lambda: 1.0)
-        await database.close()
-
-
-async def work(worker: Worker, run: UUID, step: str) -> None:
+async def work(hand: Hand, run: UUID, step: str) -> None:
     """Announce a step until the claim's answer has been seen, as the broker's redelivery does."""
-    message = WorkMessage(run=run, saga="lost", definition=1, step=step)
 
     async def taken() -> bool:
         try:
-            await worker.take(message)
+            await hand.take(run, "lost", step)
         except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
             return False
         return True
@@ -116,10 +73,10 @@ async def check(database_url: str, lose_in: str) -> None:
         async with rig(database_url, order) as it:
             await it.value("CREATE TABLE ledger (what text)")
             run = await it.start(order, Order(id="o-1"))
-            async with worker_on(through, it.service) as (worker, _):
+            async with worker_on(through, it.service) as hand:
                 if lose_in == "claim":
                     proxy.lose(b"step.started")
-                await work(worker, run.id, "first")
+                await work(hand, run.id, "first")
 
                 async def ended() -> bool:
                     return (await it.states(run.id))[""] == "SUCCEEDED"
