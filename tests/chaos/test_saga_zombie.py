@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
+from datetime import timedelta
 from uuid import UUID
 
 import psutil
 
-from tests.support.apps.ledger import ask
+from tests.support.apps.ledger import ask, chain
 from tests.support.apps.ledger_stage import Stage, staged
 from tests.support.process import Served, served
 from tests.support.waiting import until
 
+CALLERS = "worker,compensator"
 REST = "relay,orchestrator,signals,consumers,waker,upkeep"
 
 
@@ -67,6 +69,12 @@ async def test_a_worker_that_thaws_before_its_call_does_not_call(
         answers = await decisions(stage, run)
         assert answers[-1] == ("absent", "RETRY")
         assert set(answers[:-1]) <= {("absent", "NONE")}
+        # Two seconds at least until the lease of three has ended, and one to settle.
+        waited = (
+            "SELECT (SELECT at FROM milepost.reconciliation WHERE run_id = $1 AND decision = 'RETRY') - min(at) "
+            "FROM milepost.history WHERE run_id = $1 AND event = 'step.started'"
+        )
+        assert await stage.pool.fetchval(waited, run) >= timedelta(seconds=3), await stage.story(run)
 
 
 async def test_a_late_answer_after_the_effect_is_evidence_only(
@@ -118,3 +126,23 @@ async def test_without_a_settling_time_a_request_in_flight_is_repeated(
     async with staged(database_url, kafka, topic_prefix) as stage:
         effects = await request_in_flight(stage, settle=0.001)
         assert effects.count("act") == 2
+
+
+async def test_a_late_success_does_not_restart_a_run_that_was_undone(
+    database_url: str, kafka: str, topic_prefix: str
+) -> None:
+    async with staged(database_url, kafka, topic_prefix) as stage:
+        await stage.fault("z", "three", "after", "freeze")
+        async with served(stage.env(), REST, CALLERS, CALLERS) as (_, *workers):
+            run = await stage.start(chain, "z")
+            zombie = await freezes(workers)
+            # The second and last try fails; the step is settled by repeating it, and undone.
+            await stage.fault("z", "three", "before", "raise")
+            assert await stage.resting([run], within=90) == {"COMPENSATED": 1}
+            before = await stage.effects(run)
+            zombie.send(signal.SIGCONT)
+            await until(lambda: late(stage, run), within=30, what="evidence of the late worker")
+        assert await stage.state(run) == "COMPENSATED"
+        words = ["one", "two", "three"]
+        assert before == words + [f"undo {word}" for word in reversed(words)], await stage.story(run)
+        assert await stage.effects(run) == before
