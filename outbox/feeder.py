@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from typing import TypeAlias
 
 from ..schemas.ids import Clock
 from .encode import Encoded, Encoder, Routing
@@ -15,6 +17,54 @@ from .producer import Producer
 _FASTEST, _FAST = 0.001, 0.005
 _BUSY_FOR = 10.0
 
+Fed: TypeAlias = tuple[Page, Encoded]
+_Found: TypeAlias = Fed | Position | Exception
+
+
+class _Line:
+    """What was found, in the order in which it was found, from one giver to one taker.
+
+    A position says that all before it is done, so that it must never reach the taker ahead of a page: pages and
+    positions stand in one line. A page waits until the one ahead of it is taken. A position waits for nobody and
+    takes the place of one at the end of the line, so that looking goes on while a page is being sent.
+    """
+
+    def __init__(self) -> None:
+        self._found: deque[_Found] = deque()
+        self._came = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def put_page(self, page: Fed) -> None:
+        """Add a page as soon as the one ahead of it is taken."""
+        await self._room.wait()
+        self._room.clear()
+        self._append(page)
+
+    def put_position(self, position: Position) -> None:
+        """Add a position; of several in a row the last is left."""
+        if self._found and isinstance(self._found[-1], Position):
+            self._found.pop()
+        self._append(position)
+
+    def put_failure(self, error: Exception) -> None:
+        """Add what ended the giver."""
+        self._append(error)
+
+    async def take(self) -> _Found:
+        """Take the first; when this is cancelled, nothing has been taken."""
+        while not self._found:
+            self._came.clear()
+            await self._came.wait()
+        first = self._found.popleft()
+        if not isinstance(first, Position):
+            self._room.set()
+        return first
+
+    def _append(self, found: _Found) -> None:
+        self._found.append(found)
+        self._came.set()
+
 
 class Feeder:
     """One page ahead of the sender, never more.
@@ -22,9 +72,6 @@ class Feeder:
     Args:
         done: Numbers of rows of the first pages that were acknowledged before.
         idle_poll: Longest pause in seconds when no row has come for ten seconds.
-
-    Attributes:
-        seen: Position of the last look at which there was nothing to send; None while a page is on its way.
     """
 
     def __init__(
@@ -44,9 +91,8 @@ class Feeder:
         self._done = done
         self._idle_poll = idle_poll
         self._clock = clock
-        self._pages: asyncio.Queue[tuple[Page, Encoded] | Exception] = asyncio.Queue(1)
+        self._line = _Line()
         self._row_at = clock.monotonic()
-        self.seen: Position | None = None
 
     async def run(self) -> None:
         """Feed until cancelled; a failure is handed to who takes the pages."""
@@ -56,36 +102,40 @@ class Feeder:
             while True:
                 found = await reading
                 if isinstance(found, Page):
-                    self.seen = None
                     # The database works on the next page while this one is encoded.
                     reading = asyncio.create_task(self._reader.read())
-                    await self._pages.put((found, await self._encode(found)))
+                    await self._line.put_page((found, await self._encode(found)))
                     self._row_at, pause = self._clock.monotonic(), _FASTEST
                     continue
-                self.seen = found
+                self._line.put_position(found)
                 await asyncio.sleep(pause)
                 busy = self._clock.monotonic() - self._row_at < _BUSY_FOR
                 pause = min(pause * 1.5, _FAST) if busy else min(pause * 2, self._idle_poll)
                 reading = asyncio.create_task(self._reader.read())
         except Exception as error:
-            await self._pages.put(error)
+            self._line.put_failure(error)
         finally:
             reading.cancel()
             with suppress(Exception, asyncio.CancelledError):
                 await reading
             await self._reader.end()
 
-    async def next(self, within: float) -> tuple[Page, Encoded] | None:
-        """Return the next page, or None when none came within so many seconds.
+    async def next(self, within: float) -> Fed | Position | None:
+        """Return the next page as soon as it comes, or what is known when none came within so many seconds.
+
+        Returns:
+            A page; else the position of the last look at which there was nothing to send, which is behind all pages
+            that were returned and before all that will be; None when even that is not known.
 
         Raises:
             Exception: What ended the feeding.
         """
-        try:
+        found: _Found | None = None
+        with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                found = await self._pages.get()
-        except TimeoutError:
-            return None
+                found = await self._line.take()
+                while isinstance(found, Position):
+                    found = await self._line.take()
         if isinstance(found, Exception):
             raise found
         return found

@@ -136,13 +136,13 @@ class Leader:
         while not self._stop.asked:
             self._lease.check()
             found = await feeder.next(0.05 if self._dirty else 0.25)
-            if found is not None:
+            if isinstance(found, Position):
+                self._trouble.over()
+                await self._rest(found)
+            elif found is not None:
                 await self._deliver(producer, *found)
             elif self._dirty:
                 await self._write(self._position)
-            elif feeder.seen is not None:
-                self._trouble.over()
-                await self._rest(feeder.seen)
             if await self._housekeeping(producer):
                 return
         if self._dirty:
@@ -239,7 +239,7 @@ class Leader:
 
     async def _rest(self, seen: Position) -> None:
         self._position = seen
-        if self._is_due("rest", _REST):
+        if self._is_due("rest", _REST) or self._dirty:
             await self._write(seen)
 
     async def _write(self, position: Position) -> None:
