@@ -140,8 +140,6 @@ def read(record: Record, find: Find, *, unknown: Literal["skip", "dead_letter"],
         envelope, data = read_event(record)
     except NotAnEvent as error:
         return _poison(record, error.code, str(error))
-    if unstorable(envelope.tenant):
-        return _poison(record, "BAD_HEADER", "its tenant holds U+0000 or a lone surrogate")
     bound = find(envelope.type)
     if bound is None and unknown == "skip":
         return Item(record, envelope.id, b"", envelope.tenant, envelope)
@@ -266,11 +264,6 @@ def sent_at(record: Record) -> datetime | None:
         return datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return None
-
-
-def unstorable(text: str) -> bool:
-    """Tell whether PostgreSQL text cannot hold this: U+0000 or a lone surrogate."""
-    return "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def for_people(text: str) -> str:

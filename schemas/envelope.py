@@ -18,6 +18,9 @@ from .ids import event_identity
 CONTENT_JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
 
+#: Attributes that are stored, or sent on with what the event causes.
+_NAMES = ("type", "source", "id", "tenant", "correlationid", "causationid")
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -126,7 +129,8 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
         The envelope and the bytes of the event's data.
 
     Raises:
-        NotAnEvent: The record carries no type, a header is not UTF-8, or its structured body is no JSON object.
+        NotAnEvent: The record carries no type, a header is not UTF-8, its structured body is no JSON object, or
+            what names it cannot be stored. Nothing else is raised, whatever the bytes are.
     """
     headers = _text_headers(record)
     if headers.get("content-type", "").split(";")[0].strip().lower() == STRUCTURED:
@@ -165,7 +169,8 @@ def _text_headers(record: Record) -> dict[str, str]:
 def _structured(record: Record) -> tuple[dict[str, str], bytes]:
     try:
         body: Any = json.loads(record.value or b"")
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # ValueError: no JSON, no Unicode, or an integer of more digits than Python converts.
         raise NotAnEvent("BAD_JSON", f"the structured event is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise NotAnEvent("BAD_JSON", "the structured event is no JSON object")
@@ -174,10 +179,31 @@ def _structured(record: Record) -> tuple[dict[str, str], bytes]:
         for name, value in body.items()
         if isinstance(value, str) and name not in {"data", "data_base64"}
     }
-    return attributes, json.dumps(body.get("data"), ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        data = json.dumps(body.get("data"), ensure_ascii=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError) as error:
+        raise NotAnEvent("BAD_JSON", f"the structured event's data is no JSON: {error}") from error
+    return attributes, data
+
+
+def unstorable(text: str) -> bool:
+    """Tell whether PostgreSQL text cannot hold this: U+0000 or a lone surrogate."""
+    return "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _require_storable(attributes: Mapping[str, str]) -> None:
+    for name in _NAMES:
+        if unstorable(attributes.get(name, "")):
+            raise NotAnEvent("BAD_HEADER", f"its {name} holds U+0000 or a lone surrogate")
+
+
+def _trace(attributes: Mapping[str, str], name: str) -> str | None:
+    text = attributes.get(name)
+    return None if text is None or unstorable(text) else text
 
 
 def _envelope(record: Record, attributes: Mapping[str, str]) -> Envelope:
+    _require_storable(attributes)
     event_type = attributes.get("type", "")
     if not event_type:
         raise NotAnEvent("NO_TYPE", "the record has no ce_type header, so it is no CloudEvent")
@@ -205,8 +231,8 @@ def _envelope(record: Record, attributes: Mapping[str, str]) -> Envelope:
         key=record.key,
         correlation_id=attributes.get("correlationid"),
         causation_id=attributes.get("causationid"),
-        traceparent=attributes.get("traceparent"),
-        tracestate=attributes.get("tracestate"),
+        traceparent=_trace(attributes, "traceparent"),
+        tracestate=_trace(attributes, "tracestate"),
         identified=identified,
     )
 

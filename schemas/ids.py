@@ -5,13 +5,14 @@ Everything else takes these as arguments, so that a test can stop the clock and 
 
 from __future__ import annotations
 
+import hashlib
 import random
 import secrets
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
-from uuid import UUID, uuid5
+from uuid import UUID
 
 #: Namespace of ids derived from (tenant, source, id); a fixed random UUID.
 EVENT_NAMESPACE = UUID("6a0d3c2e-4b6f-5a0e-9a53-0f6f6d1f7c11")
@@ -93,8 +94,10 @@ def event_identity(tenant: str, source: str, event_id: str) -> UUID:
         parsed = None
     if parsed is not None and parsed.version == 7 and str(parsed) == event_id.lower():
         return parsed
-    parts = (tenant, source, event_id)
-    return uuid5(EVENT_NAMESPACE, "".join(f"{len(part)}:{part}" for part in parts))
+    parts = "".join(f"{len(part)}:{part}" for part in (tenant, source, event_id))
+    # uuid5 of the standard library refuses lone surrogates; this is the same for all other text.
+    digest = hashlib.sha1(EVENT_NAMESPACE.bytes + parts.encode(errors="surrogatepass"), usedforsecurity=False)
+    return UUID(bytes=digest.digest()[:16], version=5)
 
 
 class SystemIds:

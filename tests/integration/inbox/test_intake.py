@@ -401,6 +401,23 @@ async def test_poison_is_parked_once_with_its_bytes(database: Database, effects:
     assert await effects.value(POSITION) == 9
 
 
+async def test_structured_poison_blocks_nobody(database: Database, effects: Effects) -> None:
+    head = b'{"type":"test.paid","source":"s","id":"1"'
+    bodies = [
+        head + b',"data":{"order":"x","n":' + b"9" * 5000 + b"}}",
+        head + b',"data":{"order":"\\ud800"}}',
+        b'{"type":"test.paid","source":"\\ud800","id":"1","data":{"order":"x"}}',
+        b'{"type":"test.paid","source":"s","id":"\\u0000","data":{"order":"x"}}',
+        head + b',"correlationid":"\\udfff","data":{"order":"x"}}',
+        head + b',"data":' + b"[" * 900 + b"]" * 900 + b"}",
+    ]
+    structured = [("content-type", b"application/cloudevents+json")]
+    records = [replace(record(n), value=body, headers=structured) for n, body in enumerate(bodies)]
+    await intake_of(consumer_of("c", "t", effects.apply), database).handle([*records, record(6)])
+    assert await effects.orders() == ["o-6"]
+    assert [row["offset"] for row in await effects.rows(LETTERS)] == [0, 1, 2, 3, 4, 5]
+
+
 async def test_an_unknown_type_is_passed_by_or_parked(database: Database, effects: Effects) -> None:
     other = replace(record(0), headers=headers(IDS.new(), type="test.other"))
     passing = intake_of(consumer_of("skips", "t", effects.apply), database)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from milepost.schemas.errors import UsageError
@@ -25,7 +26,8 @@ TAKEN = text("INSERT INTO ledger VALUES ('taken')")
 async def database(database_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     url = database_url.replace("postgresql://", "postgresql+asyncpg://")
     engine = create_async_engine(url, **({"poolclass": NullPool} if request.param == "null" else {}))
-    database = Database(Settings(database_url=database_url), engine=engine)
+    at: dict[str, Any] = {"database_url": database_url}
+    database = Database(Settings(**at), engine=engine)
     await database.open()
     await database.pool.execute("CREATE TABLE ledger (what text UNIQUE); INSERT INTO ledger VALUES ('taken')")
     try:
@@ -152,7 +154,8 @@ async def test_a_lost_connection_is_not_blamed_on_the_handler(database: Database
 
 
 async def test_without_an_engine_the_driver_knows(database_url: str) -> None:
-    database = Database(Settings(database_url=database_url))
+    at: dict[str, Any] = {"database_url": database_url}
+    database = Database(Settings(**at))
     await database.open()
     try:
         for statement in ("COMMIT", "ROLLBACK"):

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from milepost.inbox import model
 from milepost.inbox.model import Act, Item
-from milepost.schemas.envelope import Record
+from milepost.schemas.envelope import Record, unstorable
 from milepost.schemas.options import Retry
 
 from tests.support.inbox import IDS, Paid, headers, record
@@ -185,7 +185,7 @@ def test_timestamps_beyond_the_calendar_are_none(milliseconds: int) -> None:
 
 def test_messages_for_people_hold_nothing_that_text_cannot() -> None:
     cleaned = model.for_people("a\x00b\ud800c" + "x" * 5000)
-    assert not model.unstorable(cleaned)
+    assert not unstorable(cleaned)
     assert cleaned.startswith("a\ufffdb") and len(cleaned) == 2000
 
 
