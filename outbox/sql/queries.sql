@@ -3,7 +3,8 @@
 -- name: lock_keys
 SELECT count(pg_catalog.pg_advisory_xact_lock(number)) FROM unnest($1::bigint[]) AS numbers (number);
 
--- The topics are looked at within the insert: an empty table accepts all, a filled one names what exists.
+-- The topics are looked at within the insert: an empty table accepts all, a filled one names what exists. It is about
+-- events; a service's own messages go to topics that `milepost serve` makes, whoever keeps that table.
 -- Returns nothing when all rows are in, else why none is.
 -- name: insert_rows
 WITH given AS (
@@ -15,6 +16,7 @@ WITH given AS (
            topic.max_bytes, octet_length(given.payload) AS size, given.type
     FROM given LEFT JOIN milepost.topic ON topic.name = given.topic
     WHERE EXISTS (SELECT FROM milepost.topic)
+      AND given.type NOT LIKE 'milepost.%'
       AND (topic.name IS NULL OR topic.compacted AND given.aggregateid IS NULL
            OR octet_length(given.payload) > topic.max_bytes)
 ), inserted AS (
