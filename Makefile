@@ -30,7 +30,7 @@ demo: venv ## 200 orders through real processes, three kills, and the ledgers co
 	@$(BIN)/milepost demo
 
 test: venv ## All tests, on real servers started for them
-	@$(BIN)/python -m pytest tests
+	@$(BIN)/python -m pytest tests --durations=15
 
 check: venv ## Lint, format, types and the arrows between the rooms
 	$(BIN)/ruff check .
