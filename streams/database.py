@@ -52,6 +52,8 @@ class Database:
         self._engine = engine
         self._max_size = max_size
         self._pool: asyncpg.Pool[Any] | None = None
+        self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def settings(self) -> Settings:
@@ -70,28 +72,19 @@ class Database:
         return self._pool
 
     async def open(self) -> None:
-        """Open the pool; doing it twice is harmless.
+        """Open the pool; doing it twice, even at once, is harmless.
 
         Raises:
             ConnectError: MP501 when the server cannot be reached.
         """
-        if self._pool is not None:
-            return
-        dsn = self._settings.dsn
-        try:
-            self._pool = await asyncpg.create_pool(
-                dsn,
-                min_size=1,
-                max_size=self._max_size,
-                statement_cache_size=statement_cache(self._settings),
-                timeout=10.0,
-            )
-        except CANNOT_CONNECT as error:
-            raise cannot_reach(dsn, error) from error
+        async with self._changing():
+            if self._pool is None:
+                self._pool = await self._new_pool()
 
     async def close(self) -> None:
         """Close the pool; connections that do not come back within five seconds are cut."""
-        pool, self._pool = self._pool, None
+        async with self._changing():
+            pool, self._pool = self._pool, None
         if pool is None:
             return
         try:
@@ -112,6 +105,26 @@ class Database:
         if self._engine is None:
             return self._pooled(publisher, envelope)
         return self._in_session(self._engine, publisher, envelope)
+
+    def _changing(self) -> asyncio.Lock:
+        """The lock under which the pool comes and goes; a lock belongs to one loop, and a program may run several."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock
+
+    async def _new_pool(self) -> asyncpg.Pool[Any]:
+        dsn = self._settings.dsn
+        try:
+            return await asyncpg.create_pool(
+                dsn,
+                min_size=1,
+                max_size=self._max_size,
+                statement_cache_size=statement_cache(self._settings),
+                timeout=10.0,
+            )
+        except CANNOT_CONNECT as error:
+            raise cannot_reach(dsn, error) from error
 
     @asynccontextmanager
     async def _pooled(self, publisher: Publisher, envelope: Envelope | None) -> AsyncGenerator[Transaction]:
