@@ -56,7 +56,7 @@ async def test_they_go_to_topics_that_are_not_listed_or_are_limited(database_url
         await connection.execute(TOPICS)
         async with connection.transaction():
             await publish_rows(connection, rows)
-            with pytest.raises(UsageError, match="MP313.*noted"):
+            with pytest.raises(UsageError, match=r"MP313.*noted"):
                 await publish_rows(connection, [*rows, stranger])
         assert await connection.fetchval("SELECT count(*) FROM milepost.outbox") == 2
 
