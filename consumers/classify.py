@@ -85,6 +85,12 @@ def _qualified(kind: type[BaseException]) -> str:
     return f"{module}.{kind.__qualname__}"
 
 
+def _under(error: BaseException) -> object:
+    """Return the driver's error that SQLAlchemy has wrapped, or None."""
+    wrapped = getattr(error, "orig", None)
+    return wrapped.__cause__ if isinstance(wrapped, BaseException) else None
+
+
 def classify(error: BaseException, extra: Mapping[type[Exception], tuple[Verdict, str]]) -> Classified:
     """Say what an exception means for the effect of the call.
 
@@ -106,7 +112,7 @@ def classify(error: BaseException, extra: Mapping[type[Exception], tuple[Verdict
     if answered is not None:
         verdict, code, wait = _by_status(*answered)
         return Classified(verdict, code, message, wait)
-    for kind in type(error).__mro__:
+    for kind in (*type(error).__mro__, *type(_under(error)).__mro__):
         known = _BY_NAME.get(_qualified(kind))
         if known is not None:
             return Classified(*known, message)

@@ -108,7 +108,9 @@ class World:
         query = "SELECT count(*) FROM fault WHERE run = $1 AND what = $2 AND point = $3"
         while True:
             # The other side knows nothing of this database's troubles.
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+            with suppress(
+                OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
+            ):
                 if not await self.pool.fetchval(query, run, what, point):
                     return
             await asyncio.sleep(0.05)
