@@ -7,26 +7,75 @@ from typing import Any
 import asyncpg
 from sqlalchemy.exc import DBAPIError
 
+from ..schemas.errors import UsageError
+
 # SQLSTATE classes that say nothing about the event: connection, rollback by serialization or deadlock, resources,
 # object in use, operator intervention, system error, internal error.
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _CLASSES = frozenset({"08", "40", "53", "55", "57", "58", "XX"})
 
+# States of these classes that a statement brings upon itself, every time: a statement that takes longer than its
+# timeout, lastval() before any nextval(), internal errors as extensions raise them for bad input.
+_OF_THE_STATEMENT = frozenset({"57014", "55000", "XX000"})
+
+_LOST = "08006"
+
+
+class HandlerFailed(Exception):
+    """What a handler raised, or the commit on its behalf; the cause says it.
+
+    Args:
+        item: The event whose handler it was; None when only the commit told.
+        ended: Whether the handler has ended the transaction that it was given.
+    """
+
+    def __init__(self, item: Any = None, *, ended: bool = False) -> None:
+        super().__init__()
+        self.item = item
+        self.ended = ended
+
+
+class Underneath(Exception):
+    """Trouble underneath that came up in a handler or at the commit.
+
+    Args:
+        error: What was raised there.
+        item: The event whose handler it was; None at the commit.
+        ended: Whether the handler has ended the transaction that it was given.
+    """
+
+    def __init__(self, error: Exception, item: Any = None, *, ended: bool = False) -> None:
+        super().__init__()
+        self.error = error
+        self.item = item
+        self.ended = ended
+
+
+def ended_transaction(error: BaseException | None) -> bool:
+    """Tell whether a handler was refused for ending its transaction."""
+    return isinstance(error, UsageError) and error.code == "MP332"
+
 
 def is_infrastructure(error: BaseException) -> bool:
-    """Tell whether an error that came out of a handler or a commit is PostgreSQL's own trouble.
+    """Tell whether an error that came out of a handler is PostgreSQL's own trouble.
 
     What a handler meets elsewhere (an HTTP call that fails, say) counts as the handler's own failure.
     """
+    state = _state(error)
+    return state is not None and state[:2] in _CLASSES and state not in _OF_THE_STATEMENT
+
+
+def _state(error: BaseException) -> str | None:
+    """Return the SQLSTATE behind an error, if there is one."""
     if isinstance(error, DBAPIError):
         if error.connection_invalidated:
-            return True
+            return _LOST
         error = error.orig if error.orig is not None else error
     for cause in (error, error.__cause__):
         state = getattr(cause, "sqlstate", None)
         if isinstance(state, str):
-            return state[:2] in _CLASSES
-    return False
+            return state
+    return None
 
 
 def is_lost(connection: asyncpg.Connection[Any]) -> bool:
@@ -40,4 +89,5 @@ def is_lost(connection: asyncpg.Connection[Any]) -> bool:
 def at_commit(error: BaseException) -> bool:
     """Tell whether an error of the commit itself is trouble underneath: the connection, the driver, the network."""
     driver = OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError
-    return is_infrastructure(error) or isinstance(error, driver)
+    state = _state(error)
+    return isinstance(error, driver) or (state is not None and state[:2] in _CLASSES)

@@ -19,16 +19,20 @@ from uuid import UUID
 
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness, SystemRandomness
-from ..schemas.transaction import Publisher, Transaction
+from ..schemas.transaction import Publisher
 from ..streams.database import Database
-from ..streams.tracing import span
 from . import model
+from .calling import call
 from .consumer import Consumer
-from .failures import at_commit, is_infrastructure, is_lost
+from .failures import HandlerFailed, Underneath, at_commit, ended_transaction
 from .model import Act, Item, Plan, Reason
 from .store import InboxStore, Partition
 
 _HAND_BACK = 1.0
+_ANSWER = 5.0
+
+#: Times in a row that a batch may meet trouble underneath before its events are tried one by one, and counted.
+PATIENCE = 5
 
 
 @dataclass(slots=True)
@@ -44,14 +48,6 @@ class Counts:
     parked: int = 0
     passed: int = 0
     unidentified: int = 0
-
-
-class _HandlerFailed(Exception):
-    """What a handler raised, or the commit on its behalf (`item` is None); the cause says it."""
-
-    def __init__(self, item: Item | None) -> None:
-        super().__init__()
-        self.item = item
 
 
 class Intake:
@@ -84,6 +80,7 @@ class Intake:
         self._store = InboxStore(consumer.name)
         self._suspects: dict[Partition, int] = {}
         self._called_off: set[tuple[str, int, int]] = set()
+        self._trouble: dict[Partition, int] = {}
 
     async def positions(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Return the stored next offsets of partitions that are being taken over."""
@@ -91,6 +88,7 @@ class Intake:
         suspects = await self._store.suspects(pool, partitions)
         for partition in partitions:
             self._suspects[partition] = suspects.get(partition, -1)
+            self._trouble.pop(partition, None)
         return await self._store.positions(pool, partitions)
 
     async def handle(self, records: Sequence[Record]) -> None:
@@ -100,7 +98,20 @@ class Intake:
             Exception: Trouble underneath; the same records are to be brought again.
         """
         items = self._read(records)
-        pieces = deque(model.suspected(items, await self._suspect(records[0])))
+        partition = (records[0].topic, records[0].partition)
+        distrusted = self._trouble.get(partition, 0) >= PATIENCE
+        suspect = items[-1].record.offset if distrusted else await self._suspect(partition)
+        try:
+            await self._in_pieces(deque(model.suspected(items, suspect)))
+        except Underneath as trouble:
+            self._trouble[partition] = self._trouble.get(partition, 0) + 1
+            error = trouble.error
+        else:
+            self._trouble.pop(partition, None)
+            return
+        raise error
+
+    async def _in_pieces(self, pieces: deque[tuple[bool, Sequence[Item]]]) -> None:
         while pieces:
             alone, some = pieces.popleft()
             if alone:
@@ -108,7 +119,7 @@ class Intake:
                 continue
             try:
                 await self._together(some)
-            except _HandlerFailed as failed:
+            except HandlerFailed as failed:
                 pieces.extendleft(reversed(model.split(some, failed.item)))
 
     def _read(self, records: Sequence[Record]) -> list[Item]:
@@ -120,8 +131,7 @@ class Intake:
         )
         return items
 
-    async def _suspect(self, first: Record) -> int:
-        partition = (first.topic, first.partition)
+    async def _suspect(self, partition: Partition) -> int:
         if partition not in self._suspects:
             found = await self._store.suspects(self._database.pool, [partition])
             self._suspects[partition] = found.get(partition, -1)
@@ -164,11 +174,13 @@ class Intake:
                 return
             try:
                 await self._apply([_tried(item, attempts)], alone=True)
-            except _HandlerFailed as failed:
+            except HandlerFailed as failed:
                 cause = failed.__cause__
-                if not model.may_retry(retry, attempts, first_at, self._clock.now()):
-                    await self._park(item, _failure(cause, attempts, first_at))
-                    return
+            except Underneath as trouble:
+                if not await self._is_its_own(record):
+                    self._called_off.add(place)
+                    raise
+                cause = trouble.error
             except asyncio.CancelledError:
                 await self._hand_back(record)
                 raise
@@ -177,14 +189,30 @@ class Intake:
                 raise
             else:
                 return
+            again = model.may_retry(retry, attempts, first_at, self._clock.now())
+            # Who ends its transaction does so again, and what it has committed meanwhile would be there twice.
+            if not again or ended_transaction(cause):
+                await self._park(item, _failure(cause, attempts, first_at))
+                return
             await asyncio.sleep(model.delay(retry, attempts, self._dice.uniform()))
+
+    async def _is_its_own(self, record: Record) -> bool:
+        """Tell whether trouble underneath, met time and again while the database works, is the event's after all."""
+        if self._trouble.get((record.topic, record.partition), 0) < PATIENCE:
+            return False
+        try:
+            async with asyncio.timeout(_ANSWER):
+                return await self._store.answers(self._database.pool)
+        except Exception:
+            return False
 
     async def _apply(self, items: Sequence[Item], *, alone: bool = False) -> None:
         """Apply items in one transaction.
 
         Raises:
-            _HandlerFailed: A handler raised, or the commit failed for what it wrote.
-            Exception: Trouble underneath.
+            HandlerFailed: A handler raised, or the commit failed for what it wrote.
+            Underneath: Trouble underneath, met by a handler or the commit.
+            Exception: Trouble underneath, before any handler.
         """
         handled = False
         try:
@@ -193,17 +221,22 @@ class Intake:
                 plan = await self._claim(connection, items)
                 for item in plan.handle:
                     handled = True
-                    await self._call(tx, item)
+                    await call(self._consumer.name, self._publisher, tx, item)
                 await self._store.insert_letters(connection, plan.park)
                 await self._store.move_position(connection, items[-1].record)
                 if alone:
                     await self._store.end_attempt(connection, items[-1].record)
-        except _HandlerFailed:
+        except (HandlerFailed, Underneath) as failed:
+            if failed.ended:
+                # It may have committed the marks of events that nobody has handled yet.
+                await self._store.forget(self._database.pool, plan.unfinished(failed.item))
             raise
         except Exception as error:
-            if not handled or at_commit(error):
+            if not handled:
                 raise
-            raise _HandlerFailed(None) from error
+            if at_commit(error):
+                raise Underneath(error) from error
+            raise HandlerFailed from error
         self._count(plan, items)
 
     async def _claim(self, connection: Any, items: Sequence[Item]) -> Plan:
@@ -215,36 +248,6 @@ class Intake:
             others = [row.id for row in rows if row.id not in inserted]
             stored = await self._store.fingerprints(connection, others)
         return model.plan(items, inserted, stored)
-
-    async def _call(self, tx: Transaction, item: Item) -> None:
-        assert item.handler is not None and item.envelope is not None
-        envelope, connection = item.envelope, tx.connection
-        scoped = Transaction(connection, self._publisher, tx._session, envelope)
-        try:
-            with span(
-                f"process {envelope.type}",
-                # Empty text is no valid parent: an event without one begins a trace of its own.
-                traceparent=envelope.traceparent or "",
-                kind="consumer",
-                attributes={
-                    "messaging.system": "kafka",
-                    "messaging.consumer.group.name": self._consumer.name,
-                    "messaging.destination.name": envelope.topic,
-                    "messaging.message.id": envelope.event_id,
-                },
-            ):
-                await item.handler(item.event, scoped)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise _HandlerFailed(item) from error
-        except Exception as error:
-            if is_infrastructure(error) or is_lost(connection):
-                raise
-            raise _HandlerFailed(item) from error
-        finally:
-            scoped.closed = True
 
     async def _park(self, item: Item, reason: Reason) -> None:
         """Store letter, inbox row and position in one transaction; if somebody else has the event, only the latter."""

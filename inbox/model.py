@@ -90,11 +90,22 @@ class Plan:
         handle: Items to hand to their handlers, in offset order.
         park: Items to store as dead letters, with the reason.
         duplicates: Number of records that were there before.
+        marks: Identities whose inbox row is new, each with the transaction that inserted it.
     """
 
     handle: list[Item] = field(default_factory=list)
     park: list[tuple[Item, Reason]] = field(default_factory=list)
     duplicates: int = 0
+    marks: Mapping[UUID, str] = field(default_factory=dict)
+
+    def unfinished(self, failed: Item | None) -> dict[UUID, str]:
+        """Return the marks of all but those that were handled before `failed`."""
+        done = set()
+        for item in self.handle:
+            if item is failed:
+                break
+            done.add(item.id)
+        return {event_id: mark for event_id, mark in self.marks.items() if event_id not in done}
 
 
 REUSED = Reason(
@@ -179,18 +190,18 @@ def candidates(items: Iterable[Item]) -> list[Item]:
     return sorted(first.values(), key=lambda item: item.id.int)
 
 
-def plan(items: Sequence[Item], inserted: set[UUID], stored: Mapping[UUID, bytes]) -> Plan:
+def plan(items: Sequence[Item], inserted: Mapping[UUID, str], stored: Mapping[UUID, bytes]) -> Plan:
     """Sort a batch into new, repeated and reused.
 
     Args:
         items: In offset order.
-        inserted: Identities whose inbox row is new.
+        inserted: Identities whose inbox row is new, each with the transaction that inserted it.
         stored: Fingerprints of those whose row was there.
 
     Raises:
         LookupError: An identity is in neither; its row was removed meanwhile, so that the batch is to be tried again.
     """
-    found = Plan()
+    found = Plan(marks=inserted)
     seen = dict(stored)
     for item in items:
         if item.act is Act.PASS:

@@ -30,6 +30,8 @@ class _Sql(Queries):
     hand_back: str
     end_attempt: str
     insert_inbox: str
+    forget: str
+    answers: str
     fingerprints: str
     move_position: str
     insert_letters: str
@@ -85,17 +87,17 @@ class InboxStore:
 
     async def insert(
         self, executor: Executor, items: Sequence[Item], outcomes: Mapping[UUID, str]
-    ) -> set[UUID]:
+    ) -> dict[UUID, str]:
         """Insert inbox rows of one partition, in the given order; rows that are there stay.
 
         Args:
             outcomes: APPLIED or PARKED by identity, where it is not the item's own.
 
         Returns:
-            Identities that are new.
+            Identities that are new, each with the id of the transaction that inserted it.
         """
         if not items:
-            return set()
+            return {}
         first = items[0].record
         rows = await executor.fetch(
             _Sql.insert_inbox,
@@ -108,7 +110,15 @@ class InboxStore:
             first.partition,
             [item.record.offset for item in items],
         )
-        return {row["event_id"] for row in rows}
+        return {row["event_id"]: row["inserted_by"] for row in rows}
+
+    async def forget(self, executor: Executor, marks: Mapping[UUID, str]) -> None:
+        """Remove inbox rows, where they are the ones that those transactions inserted."""
+        await executor.execute(_Sql.forget, self._consumer, list(marks), list(marks.values()))
+
+    async def answers(self, executor: Executor) -> bool:
+        """Tell whether the database answers and takes writes."""
+        return bool(await executor.fetchval(_Sql.answers))
 
     async def fingerprints(self, executor: Executor, ids: Sequence[UUID]) -> dict[UUID, bytes]:
         """Return the fingerprints of those identities that have a row."""

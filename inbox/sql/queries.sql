@@ -54,7 +54,15 @@ SELECT $1, given.event_id, given.tenant, given.fingerprint, given.outcome, $6, $
 FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::text[], $8::bigint[])
     AS given (event_id, tenant, fingerprint, outcome, "offset")
 ON CONFLICT DO NOTHING
-RETURNING event_id;
+RETURNING event_id, xmin::text AS inserted_by;
+
+-- name: forget
+DELETE FROM milepost.inbox AS i
+USING unnest($2::uuid[], $3::text[]) AS given (event_id, inserted_by)
+WHERE i.consumer = $1 AND i.event_id = given.event_id AND i.xmin::text = given.inserted_by;
+
+-- name: answers
+SELECT NOT pg_is_in_recovery();
 
 -- name: fingerprints
 SELECT event_id, fingerprint

@@ -21,8 +21,8 @@ def wrapped(error: BaseException, *, invalidated: bool = False) -> DBAPIError:
         asyncpg.TooManyConnectionsError("full"),
         asyncpg.LockNotAvailableError("locked"),
         asyncpg.AdminShutdownError("bye"),
-        asyncpg.QueryCanceledError("cancelled"),
-        asyncpg.InternalServerError("oops"),
+        asyncpg.DiskFullError("full"),
+        asyncpg.DataCorruptedError("torn"),
         wrapped(asyncpg.DeadlockDetectedError("deadlock")),
         wrapped(ValueError("whatever"), invalidated=True),
     ],
@@ -39,6 +39,10 @@ def test_trouble_underneath_is_not_the_events_fault(error: BaseException) -> Non
         asyncpg.UndefinedTableError("no table"),
         asyncpg.InterfaceError("the server expects 1 argument for this query, 0 were passed"),
         wrapped(asyncpg.CheckViolationError("no")),
+        asyncpg.QueryCanceledError("statement timeout"),
+        asyncpg.ObjectNotInPrerequisiteStateError("lastval is not yet defined in this session"),
+        asyncpg.InternalServerError("an extension's: bad geometry"),
+        wrapped(asyncpg.QueryCanceledError("statement timeout")),
         KeyError("parsing"),
         ConnectionRefusedError("an HTTP call of the handler"),
         TimeoutError("an HTTP call of the handler"),
@@ -51,4 +55,6 @@ def test_what_a_handler_does_wrong_is_its_own(error: BaseException) -> None:
 def test_at_the_commit_the_driver_and_the_network_are_underneath() -> None:
     assert at_commit(ConnectionResetError("reset"))
     assert at_commit(asyncpg.InterfaceError("connection is closed"))
+    assert at_commit(asyncpg.QueryCanceledError("shutting down"))
+    assert at_commit(asyncpg.InternalServerError("oops"))
     assert not at_commit(asyncpg.ForeignKeyViolationError("deferred"))

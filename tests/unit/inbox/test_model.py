@@ -132,15 +132,23 @@ def test_plan_sorts_new_repeated_and_reused() -> None:
         read(record(3, event_id=a, body={"order": "other"})),
         read(record(4, event_id=c)),
     ]
-    found = model.plan(items, inserted={a, c}, stored={b: items[1].fingerprint})
+    found = model.plan(items, inserted={a: "7", c: "7"}, stored={b: items[1].fingerprint})
     assert [item.record.offset for item in found.handle] == [0, 4]
     assert [(item.record.offset, reason.code) for item, reason in found.park] == [(3, "EVENT_ID_REUSED")]
     assert found.duplicates == 2
 
 
+def test_what_a_batch_has_finished_ends_before_the_one_that_failed() -> None:
+    items = [read(record(n)) for n in range(3)]
+    marks = {item.id: "7" for item in items}
+    found = model.plan(items, inserted=marks, stored={})
+    assert set(found.unfinished(found.handle[1])) == {items[1].id, items[2].id}
+    assert found.unfinished(found.handle[0]) == marks
+
+
 def test_a_row_that_vanished_is_no_duplicate() -> None:
     with pytest.raises(LookupError):
-        model.plan([read(record(0))], inserted=set(), stored={})
+        model.plan([read(record(0))], inserted={}, stored={})
 
 
 def test_only_the_failing_event_goes_alone() -> None:
