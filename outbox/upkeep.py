@@ -2,6 +2,10 @@
 
 A waiting DROP or a plain DETACH would block every publish behind it, so partitions leave by DETACH CONCURRENTLY with
 a lock timeout; one that was interrupted is finished at the next look.
+
+From the first moment of a detach the relay does not see the partition, and what is committed to it then is never sent.
+So a partition stays for as long as a transaction that inserted into it is open, however old. None comes later, because
+a row goes to the partition of the instant at which it is inserted.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ class Sql(Queries, file="upkeep.sql"):
     interrupted_detaches: str
     old_partitions: str
     sent_below: str
+    written_to: str
     write_needed: str
     write_detach: str
     write_finalize: str
@@ -136,6 +141,9 @@ class Upkeep:
         logger.info("upkeep: dropped %s", name)
 
     async def _needed(self, connection: asyncpg.Connection[Any], name: str) -> bool:
+        # In this order: whoever ends after the first look has committed before the second.
+        if await connection.fetchval(Sql.written_to, name):
+            return True
         sent_below = await connection.fetchval(Sql.sent_below)
         if sent_below is None:
             return True

@@ -31,6 +31,17 @@ FROM (SELECT DISTINCT ON (outbox) previous FROM milepost.outbox_position ORDER B
 -- name: write_needed
 SELECT format('SELECT EXISTS (SELECT FROM milepost.%I WHERE xid >= %L::xid8)', $1::text, $2::xid8::text);
 
+-- Whether a transaction, a prepared one included, may still hold rows in a partition that nobody else can see: each
+-- that has inserted keeps this lock, or a stronger one, until it ends.
+-- name: written_to
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_locks AS held
+    WHERE held.locktype = 'relation' AND held.granted
+      AND held.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+      AND held.relation = to_regclass(format('milepost.%I', $1::text))
+      AND held.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+);
+
 -- name: write_detach
 SELECT format('ALTER TABLE milepost.outbox DETACH PARTITION milepost.%I CONCURRENTLY', $1::text);
 

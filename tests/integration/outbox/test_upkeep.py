@@ -154,6 +154,25 @@ async def test_an_open_publish_blocks_no_other(database_url: str) -> None:
         assert not await exists(connection, name), "the interrupted one was finished"
 
 
+async def test_a_publish_that_is_still_open_keeps_its_partition(database_url: str) -> None:
+    async with connected(database_url, 2) as (connection, opened):
+        name = await make_old(connection)
+        await sent_so_far(connection)
+        transaction = opened.transaction()
+        await transaction.start()
+        await add_old(opened, 1)
+        await upkeep(database_url).tidy(stop())
+        assert await connection.fetchval("SELECT count(*) FROM pg_inherits WHERE inhdetachpending") == 0
+        await transaction.commit()
+        # What the relay reads is the outbox, not its partitions.
+        assert await connection.fetchval("SELECT count(*) FROM milepost.outbox") == 4
+        await upkeep(database_url).tidy(stop())
+        assert await attached(connection, name), "not sent yet"
+        await sent_so_far(connection)
+        await upkeep(database_url).tidy(stop())
+        assert not await exists(connection, name)
+
+
 async def test_the_inbox_forgets_what_is_old(database_url: str) -> None:
     async with connected(database_url) as (connection,):
         await connection.execute(
