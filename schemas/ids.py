@@ -46,6 +46,10 @@ class Randomness(Protocol):
         ...
 
 
+#: Linux's monotonic clock stands still while a machine is suspended, and leases in a database do not: clock_gettime(2).
+_ELAPSED: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -54,8 +58,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return `time.monotonic()`."""
-        return time.monotonic()
+        """Return elapsed seconds, those in which the machine was suspended included where it can tell them (Linux)."""
+        return time.monotonic() if _ELAPSED is None else time.clock_gettime(_ELAPSED)
 
 
 def uuid7_at(milliseconds: int, tail: int) -> UUID:
