@@ -377,7 +377,8 @@ BEGIN
         GRANT USAGE ON SCHEMA milepost TO milepost_runtime;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA milepost TO milepost_runtime;
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA milepost TO milepost_runtime;
-        REVOKE UPDATE, DELETE ON milepost.audit, milepost.history, milepost.outbox FROM milepost_runtime;
+        REVOKE UPDATE, DELETE ON milepost.audit, milepost.history, milepost.outbox, milepost.reconciliation
+            FROM milepost_runtime;
         REVOKE INSERT, UPDATE, DELETE ON milepost.migration FROM milepost_runtime;
     END IF;
 END

@@ -131,7 +131,7 @@ async def test_schema_sql_equals_the_migrations(empty_database_url: str, databas
     assert text == "".join(file.sql for file in migration_files())
 
 
-@pytest.mark.parametrize("table", ["audit", "history", "outbox"])
+@pytest.mark.parametrize("table", ["audit", "history", "outbox", "reconciliation"])
 async def test_the_runtime_role_can_only_add(database_url: str, table: str) -> None:
     async with connected(database_url) as (connection,):
         await connection.execute("SET ROLE milepost_runtime")
