@@ -2,7 +2,8 @@
 
 aiokafka 0.14 waits without bound for a broker that is away (send, stop), retries an idempotent batch for
 ever, and after a failed batch its sequence numbers are broken. Here every wait has a deadline, and a producer
-that failed once is thrown away with all that it still meant to send.
+that failed once is thrown away with all that it still meant to send. Its log lines, ten a second while a broker is
+away, are kept back, because the relay says once a minute what is wrong.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from aiokafka.errors import (
 )
 
 from ..schemas.ids import Clock
+from ..streams.kafka import quiet_client
 from .encode import BATCH_BYTES, Batch, TopicPartition
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
@@ -64,6 +66,7 @@ class Producer:
     """
 
     def __init__(self, kafka: str, *, clock: Clock, delivery_timeout: timedelta) -> None:
+        quiet_client()
         self._clock = clock
         self._timeout = delivery_timeout.total_seconds()
         self._producer: Any = AIOKafkaProducer(
