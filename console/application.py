@@ -145,6 +145,14 @@ def plan_of(service: Milepost, saga: str, version: int) -> Plan:
     )
 
 
+def event_topics(service: Milepost) -> list[str]:
+    """Return the topics that the service reads: those of its consumers and of the events that its sagas await."""
+    from ..consumers.signals import awaited
+
+    read = {topic for consumer in service.consumers.values() for topic in consumer.topics}
+    return sorted(read | {event.milepost_spec.topic for event in awaited(service)})
+
+
 def internal_topics(service: Milepost) -> list[str]:
     """Return the topics of a service's own that `serve` creates."""
     from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic

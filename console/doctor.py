@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from ..schemas.errors import ConnectError, StateError
+from ..schemas.errors import ConnectError, StartError, StateError
 from ..schemas.options import Repeat
 from ..schemas.states import StepKind, StepState
 from ..streams.migrate import migration_files
 from ..streams.topics import describe
 from . import findings
-from .application import definitions, internal_topics, optional_app
+from .application import definitions, event_topics, internal_topics, optional_app
 from .findings import Check, Group
+from .letters import judge_letters, judge_unsent
 from .options import Globals
 from .output import Output, clean
 from .problems import FINDINGS, NO_CONNECTION
@@ -122,8 +123,10 @@ async def _database(store: Store, workers: Sequence[findings.Worker]) -> AsyncIt
         [Group(r["state"], r["amount"], r["oldest"], r["first"]) for r in steps]
     ):
         yield check
+    for check in judge_unsent(await store.unsent()):
+        yield check
     letters = await store.fetch(Sql.open_letters)
-    for check in findings.judge_letters(
+    for check in judge_letters(
         [Group(f"{r['scope']}, topic {r['topic']}", r["amount"], r["oldest"]) for r in letters]
     ):
         yield check
@@ -146,13 +149,25 @@ def _delicate(service: Milepost | None) -> list[str]:
 
 async def _kafka(service: Milepost | None, *, served: bool) -> AsyncIterator[Check]:
     bootstrap = os.environ.get("MILEPOST_KAFKA", "localhost:9092")
-    wanted = internal_topics(service) if service is not None else []
+    internal = internal_topics(service) if service is not None else []
+    events = event_topics(service) if service is not None else []
     try:
-        present = await describe(bootstrap, wanted, within=KAFKA_TIMEOUT)
+        present = await describe(bootstrap, internal + events, within=KAFKA_TIMEOUT)
     except ConnectError as error:
         yield Check("kafka", "error", error.text, error.code)
         return
     yield Check("kafka", "ok", f"Kafka at {bootstrap}")
-    topics = findings.judge_topics(wanted, present, served=served)
-    if topics is not None:
-        yield topics
+    for topics in (
+        findings.judge_topics(internal, present, served=served),
+        findings.judge_event_topics(events, present, create=_may_create(service)),
+    ):
+        if topics is not None:
+            yield topics
+
+
+def _may_create(service: Milepost | None) -> bool:
+    """Tell whether `serve` may create event topics; settings that cannot be read are said elsewhere."""
+    try:
+        return service is not None and service.settings.create_topics
+    except StartError:
+        return False

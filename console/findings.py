@@ -144,7 +144,8 @@ def judge_workers(workers: Sequence[Worker], live_runs: int) -> Check:
     return Check(
         "workers",
         "error" if live_runs else "warning",
-        f"no worker process holds a lease, and {live_runs} runs are open.",
+        f"no worker process holds a lease, and {counted(live_runs, 'run')} "
+        f"{'is' if live_runs == 1 else 'are'} open.",
         "MP624",
         "Start one: `milepost serve`.",
     )
@@ -157,7 +158,7 @@ def judge_overdue(overdue: Group) -> Check:
     return Check(
         "due",
         "error",
-        f"{overdue.amount} row{'s' if overdue.amount != 1 else ''} should have been looked at, the oldest "
+        f"{counted(overdue.amount, 'row')} should have been looked at, the oldest "
         f"({overdue.first}) {span(overdue.oldest)} ago. No waker works for them.",
         "MP625",
         "Start a process of that service with all roles: `milepost serve`.",
@@ -190,26 +191,10 @@ def judge_states(groups: Sequence[Group]) -> Iterator[Check]:
     """See which steps wait for a person or for knowledge."""
     for group in groups:
         code, severity, meaning, fix = _STATES[group.what]
-        steps = "1 step" if group.amount == 1 else f"{group.amount} steps"
-        text = f"{steps} {group.what} (oldest {group.first}, {span(group.oldest)}): {meaning}"
+        text = f"{counted(group.amount, 'step')} {group.what} (oldest {group.first}, {span(group.oldest)}): {meaning}"
         yield Check(group.what.lower(), severity, text, code, fix)
     if not groups:
         yield Check("steps", "ok", "no step is UNKNOWN, MANUAL_REQUIRED or COMPENSATION_FAILED")
-
-
-def judge_letters(groups: Sequence[Group]) -> Iterator[Check]:
-    """See which events were parked."""
-    for group in groups:
-        letters = "1 open dead letter" if group.amount == 1 else f"{group.amount} open dead letters"
-        yield Check(
-            "dead_letters",
-            "warning",
-            f"{letters} of {group.what}, the oldest {span(group.oldest)} old: these events were not applied.",
-            "MP629",
-            "Their bytes, code and message are in milepost.dead_letter; mend the cause first.",
-        )
-    if not groups:
-        yield Check("dead_letters", "ok", "no open dead letters")
 
 
 def judge_durability(steps: Sequence[str], *, synchronous: bool) -> Check | None:
@@ -242,11 +227,41 @@ def judge_topics(wanted: Collection[str], present: Collection[str], *, served: b
     if not wanted:
         return None
     if not missing:
-        return Check("topics", "ok", f"all {len(wanted)} topics of the service exist")
+        return Check("topics", "ok", f"{counted(len(wanted), 'internal topic')}, none missing")
     return Check(
         "topics",
         "error" if served else "warning",
-        f"missing topics: {', '.join(missing)}.",
+        f"missing internal {_topics(missing)}.",
         "MP631",
         "`milepost serve` creates them where Kafka lets it; else create them by hand.",
     )
+
+
+def judge_event_topics(wanted: Collection[str], present: Collection[str], *, create: bool) -> Check | None:
+    """See whether the topics exist that the service reads events from.
+
+    Args:
+        wanted: Topics of its consumers and of the events that its sagas wait for.
+        create: Whether `serve` may create them (MILEPOST_CREATE_TOPICS).
+    """
+    missing = sorted(set(wanted) - set(present))
+    if not wanted:
+        return None
+    if not missing:
+        amount = counted(len(wanted), "topic")
+        return Check("event_topics", "ok", f"{amount} that this service reads, none missing")
+    text = f"this service reads the {_topics(missing)}, which Kafka does not have"
+    if create:
+        fix = "Nothing: `milepost serve` creates what is missing, because MILEPOST_CREATE_TOPICS is on."
+        return Check("event_topics", "warning", f"{text}.", "MP632", fix)
+    fix = "Create it with as many partitions as you need, or set MILEPOST_CREATE_TOPICS=true for development."
+    return Check("event_topics", "error", f"{text}: `milepost serve` refuses to start.", "MP632", fix)
+
+
+def counted(amount: int, noun: str) -> str:
+    """Write an amount and its noun: "1 topic", "2 topics"."""
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
+
+
+def _topics(names: Sequence[str]) -> str:
+    return f"topic{'s' if len(names) != 1 else ''} {', '.join(names)}"

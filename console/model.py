@@ -195,6 +195,21 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsent:
+    """Committed events of one topic that the relay has put aside, for one reason.
+
+    Attributes:
+        code: TOPIC_MISSING, TOPIC_DENIED, TOO_LARGE or KEY_HELD.
+        oldest: How long the oldest has been put aside.
+    """
+
+    topic: str
+    code: str
+    amount: int
+    oldest: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What only the definition knows about a run; empty where the app is not given.
 

@@ -16,7 +16,7 @@ from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState, StepKind, StepState
 from ..streams.database import CANNOT_CONNECT, cannot_reach
 from ..streams.queries import Queries
-from .model import ByKey, ByPrefix, HistoryLine, Lag, RunDetail, RunLine, StepLine
+from .model import ByKey, ByPrefix, HistoryLine, Lag, RunDetail, RunLine, StepLine, Unsent
 
 #: How long connecting may take, in seconds.
 CONNECT_TIMEOUT = 10.0
@@ -41,6 +41,7 @@ class Sql(Queries):
     live_runs: str
     steps_in: str
     open_letters: str
+    unsent: str
     outbox_lag: str
 
 
@@ -215,3 +216,7 @@ class Store:
         """Measure how far the relay is behind."""
         row = await self.fetchrow(Sql.outbox_lag)
         return Lag(row["amount"], row["oldest"], row["epoch"], row["leased"])
+
+    async def unsent(self) -> list[Unsent]:
+        """Count the committed events that the relay has put aside, by topic and reason."""
+        return [Unsent(**row) for row in await self.fetch(Sql.unsent)]

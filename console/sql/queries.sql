@@ -115,9 +115,16 @@ ORDER BY s.state;
 -- name: open_letters
 SELECT scope, topic, count(*) AS amount, max(milepost.clock() - first_failed_at) AS oldest
 FROM milepost.dead_letter
-WHERE status IN ('OPEN', 'RETRY_PENDING')
+WHERE status IN ('OPEN', 'RETRY_PENDING') AND stage <> 'RELAY'
 GROUP BY scope, topic
 ORDER BY scope, topic;
+
+-- name: unsent
+SELECT topic, code, count(*) AS amount, max(milepost.clock() - first_failed_at) AS oldest
+FROM milepost.dead_letter
+WHERE status IN ('OPEN', 'RETRY_PENDING') AND stage = 'RELAY'
+GROUP BY topic, code
+ORDER BY topic, code;
 
 -- A row has left when the last finished snapshot saw it, or when the one being sent saw it and it lies at or below
 -- the last acknowledged place. The bound on xid is a value of its own, so that the index on it is used.

@@ -357,8 +357,9 @@ def test_doctor_warns_of_a_database_where_nothing_runs_yet(milepost: Call, near_
 
 
 def test_doctor_finds_every_kind_of_trouble(
-    milepost: Call, database_url: str, near_kafka: str, shop: str
+    milepost: Call, database_url: str, near_kafka: str, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("MILEPOST_CREATE_TOPICS", "false")
     trouble = [(SQL / f"console_{name}.sql").read_text() for name in ("runs", "trouble")]
     execute(database_url, *trouble, "SELECT 1")
     status, out, _ = milepost("doctor", "--json", "--app", shop)
@@ -374,9 +375,27 @@ def test_doctor_finds_every_kind_of_trouble(
         "MP629": "warning",
         "MP630": "warning",
         "MP631": "warning",
+        "MP632": "error",
+        "MP633": "error",
+        "MP634": "error",
     }
     assert all(item["fix"] for item in lines(out) if item["code"])
     assert "order/o-3" in next(item["text"] for item in lines(out) if item["code"] == "MP627")
+
+
+def test_the_outbox_shows_what_the_relay_put_aside(milepost: Call, database_url: str) -> None:
+    execute(
+        database_url, *((SQL / f"console_{name}.sql").read_text() for name in ("runs", "trouble")), "SELECT 1"
+    )
+    status, out, _ = milepost("outbox")
+    assert status == 1
+    assert "MP633 2 parked: topic nowhere missing" in out
+    assert "MP634 1 parked: the record is larger than topic orders takes" in out
+    (item,) = lines(milepost("outbox", "--json")[1])
+    parked = [(entry["topic"], entry["code"], entry["amount"]) for entry in item["parked"]]
+    assert parked == [("nowhere", "TOPIC_MISSING", 2), ("orders", "TOO_LARGE", 1)]
+    execute(database_url, "UPDATE milepost.dead_letter SET status = 'RESOLVED'", "SELECT 1")
+    assert milepost("outbox")[0] == 0
 
 
 def test_doctor_is_well_when_all_is_well(milepost: Call, near_kafka: str, database_url: str) -> None:

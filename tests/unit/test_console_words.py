@@ -12,7 +12,7 @@ from milepost.console.findings import (
     Group,
     Worker,
     judge_durability,
-    judge_letters,
+    judge_event_topics,
     judge_outbox,
     judge_overdue,
     judge_partitions,
@@ -21,6 +21,7 @@ from milepost.console.findings import (
     judge_topics,
     judge_workers,
 )
+from milepost.console.letters import judge_letters, judge_unsent, parked_words
 from milepost.console.migrate import migration_words
 from milepost.console.model import (
     ByKey,
@@ -30,6 +31,7 @@ from milepost.console.model import (
     Plan,
     RunDetail,
     StepLine,
+    Unsent,
     deltas,
     run_reference,
     situation,
@@ -284,6 +286,25 @@ def test_doctor_judges_what_waits_for_somebody() -> None:
     assert [found(check) for check in judge_letters([])] == [("ok", None)]
 
 
+def test_what_the_relay_put_aside_is_not_called_a_handlers_failure() -> None:
+    missing = Unsent("orders", "TOPIC_MISSING", 3, timedelta(minutes=5))
+    (check,) = judge_unsent([missing])
+    assert found(check) == ("error", "MP633")
+    assert check.text == "3 events were committed but not sent: topic orders does not exist (oldest 5m)."
+    assert check.fix == "Create it; then they go by themselves."
+    assert parked_words(missing) == "3 parked: topic orders missing (oldest 5m)"
+    denied, large, held, other = (
+        Unsent("t", code, 1, timedelta(0)) for code in ("TOPIC_DENIED", "TOO_LARGE", "KEY_HELD", "NEW_CODE")
+    )
+    codes = [found(check) for check in judge_unsent([denied, large, held, other])]
+    assert codes == [("error", "MP633"), ("error", "MP634"), ("error", "MP634"), ("error", "MP634")]
+    assert next(judge_unsent([large])).text.startswith(
+        "1 event was committed but not sent: the record is larger"
+    )
+    assert "NEW_CODE" in parked_words(other)
+    assert list(judge_unsent([])) == []
+
+
 def test_doctor_judges_durability_and_topics() -> None:
     assert judge_durability([], synchronous=False) is None
     assert judge_durability(["order v1 charge"], synchronous=True) is None
@@ -292,3 +313,9 @@ def test_doctor_judges_durability_and_topics() -> None:
     assert found(judge_topics(["a"], ["a", "b"], served=True)) == ("ok", None)
     assert found(judge_topics(["a"], [], served=True)) == ("error", "MP631")
     assert found(judge_topics(["a"], [], served=False)) == ("warning", "MP631")
+    assert judge_event_topics([], [], create=False) is None
+    assert found(judge_event_topics(["a"], ["a", "b"], create=False)) == ("ok", None)
+    refused = judge_event_topics(["a", "b"], ["b"], create=False)
+    assert found(refused) == ("error", "MP632")
+    assert refused is not None and "the topic a, which" in refused.text
+    assert found(judge_event_topics(["a"], [], create=True)) == ("warning", "MP632")

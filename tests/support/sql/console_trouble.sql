@@ -31,4 +31,10 @@ INSERT INTO milepost.step (run_id, name, n, kind, state, undo_of, wake_at, since
 INSERT INTO milepost.dead_letter (id, scope, event_id, topic, headers, stage, code, message, attempts, first_failed_at,
     last_failed_at, recoverable) VALUES
     (gen_random_uuid(), 'consumer:billing', gen_random_uuid(), 'orders', '\x', 'HANDLE', 'KeyError', 'x', 3,
+     milepost.clock() - interval '1 hour', milepost.clock(), true),
+    (gen_random_uuid(), 'relay:topic', gen_random_uuid(), 'nowhere', '{}', 'RELAY', 'TOPIC_MISSING', 'x', 1,
+     milepost.clock() - interval '1 hour', milepost.clock(), true),
+    (gen_random_uuid(), 'relay:topic', gen_random_uuid(), 'nowhere', '{}', 'RELAY', 'TOPIC_MISSING', 'x', 1,
+     milepost.clock() - interval '1 minute', milepost.clock(), true),
+    (gen_random_uuid(), 'relay:key', gen_random_uuid(), 'orders', '{}', 'RELAY', 'TOO_LARGE', 'x', 1,
      milepost.clock() - interval '1 hour', milepost.clock(), true);

@@ -1,0 +1,67 @@
+"""What operators are told of parked events: those that a consumer did not apply, and those never sent. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .findings import Check, Group, counted
+from .model import Unsent
+from .output import span
+
+#: Codes of the relay's letters that go by themselves once the topic can be written, with why and what to do.
+_WAITING = {
+    "TOPIC_MISSING": ("topic {topic} does not exist", "Create it; then they go by themselves."),
+    "TOPIC_DENIED": (
+        "this client may not write to topic {topic}",
+        "Give the relay's client the right to see and write it; then they go by themselves.",
+    ),
+}
+#: Codes of those that stay, with why.
+_STAYING = {
+    "TOO_LARGE": "the record is larger than topic {topic} takes",
+    "KEY_HELD": "an earlier event of the key is held, topic {topic}",
+}
+_STAY_FIX = (
+    "These do not go by themselves. Raise the topic's max.message.bytes for those to come; the bytes of these "
+    "are in milepost.dead_letter, so that what still matters can be published anew, smaller."
+)
+
+
+def judge_letters(groups: Sequence[Group]) -> Iterator[Check]:
+    """See which events were parked by consumers."""
+    for group in groups:
+        one = group.amount == 1
+        yield Check(
+            "dead_letters",
+            "warning",
+            f"{counted(group.amount, 'open dead letter')} of {group.what}, the oldest {span(group.oldest)} old: "
+            f"{'this event was' if one else 'these events were'} not applied.",
+            "MP629",
+            "Their bytes, code and message are in milepost.dead_letter; mend the cause first.",
+        )
+    if not groups:
+        yield Check("dead_letters", "ok", "no consumer has an open dead letter")
+
+
+def judge_unsent(unsent: Sequence[Unsent]) -> Iterator[Check]:
+    """See which committed events the relay could not send and has put aside."""
+    for letters in unsent:
+        amount = f"{counted(letters.amount, 'event')} {'was' if letters.amount == 1 else 'were'}"
+        text = f"{amount} committed but not sent: {why(letters)} (oldest {span(letters.oldest)})."
+        if letters.code in _WAITING:
+            yield Check("unsent", "error", text, "MP633", _WAITING[letters.code][1])
+        else:
+            yield Check("unsent", "error", text, "MP634", _STAY_FIX)
+
+
+def why(letters: Unsent) -> str:
+    """Say why events were not sent: "topic orders does not exist"."""
+    waiting = _WAITING.get(letters.code)
+    words = waiting[0] if waiting else _STAYING.get(letters.code, letters.code + ", topic {topic}")
+    return words.format(topic=letters.topic)
+
+
+def parked_words(letters: Unsent) -> str:
+    """Say in a line what is parked: "3 parked: topic orders missing (oldest 5m)"."""
+    short = f"topic {letters.topic} missing" if letters.code == "TOPIC_MISSING" else why(letters)
+    return f"{letters.amount} parked: {short} (oldest {span(letters.oldest)})"
