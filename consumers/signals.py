@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from ..inbox.consumer import Consumer, Handler
-from ..inbox.signals import NewSignal, store_signals
+from ..inbox.consumer import Consumer, Handler, PreparedConsumer
+from ..inbox.signals import NewSignal, lock_keys, store_signals
 from ..outbox import publish
 from ..outbox.model import message_row
+from ..schemas.envelope import Envelope
 from ..schemas.events import Event, correlation_of
 from ..schemas.messages import ResumeMessage, runs_topic, signals_group
 from ..schemas.transaction import Transaction
@@ -34,10 +37,20 @@ def signal_consumer(service: Milepost) -> Consumer:
 
     Its inbox drops repeated events; what it cannot read it parks, like any consumer.
     """
-    consumer = Consumer(signals_group(service.name))
+    consumer = PreparedConsumer(signals_group(service.name), _lock)
     for event in awaited(service):
         consumer.on(event)(_intake(service))
     return consumer
+
+
+async def _lock(tx: Transaction, events: Sequence[tuple[Event, Envelope]]) -> None:
+    """Lock the keys of the whole batch: one event after the other, two batches would wait for each other."""
+    keys = []
+    for event, envelope in events:
+        # Whatever is wrong with a key shows again in its handler, which has the event parked.
+        with suppress(Exception):
+            keys.append((envelope.tenant, event.milepost_spec.type, cast(str, correlation_of(event))))
+    await lock_keys(tx.connection, keys)
 
 
 def _intake(service: Milepost) -> Handler[Event]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from ..schemas.envelope import Envelope
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import Retry
@@ -15,6 +16,7 @@ from ..schemas.transaction import Transaction
 
 E = TypeVar("E", bound=Event)
 Handler: TypeAlias = Callable[[E, Transaction], Awaitable[None]]
+Prepare: TypeAlias = Callable[[Transaction, Sequence[tuple[Event, Envelope]]], Awaitable[None]]
 Unknown: TypeAlias = Literal["skip", "dead_letter"]
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
@@ -94,6 +96,20 @@ class Consumer:
     def handler_of(self, type: str) -> tuple[type[Event], Handler[Any]] | None:
         """Return the event class and the handler of a CloudEvents type, or None."""
         return self._handlers.get(type)
+
+
+class PreparedConsumer(Consumer):
+    """A consumer that does something for all new events of a batch before the first one is handled.
+
+    Args:
+        name: As for any consumer.
+        prepare: Called in the batch's transaction with its new events, in order. What it raises is taken as trouble
+            underneath, so it must leave a bad event for its handler to refuse.
+    """
+
+    def __init__(self, name: str, prepare: Prepare) -> None:
+        super().__init__(name)
+        self.prepare = prepare
 
 
 def _name(function: object) -> str:

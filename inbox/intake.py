@@ -23,7 +23,7 @@ from ..schemas.transaction import Publisher
 from ..streams.database import Database
 from . import model
 from .calling import call
-from .consumer import Consumer
+from .consumer import Consumer, PreparedConsumer
 from .failures import HandlerFailed, Underneath, at_commit, ended_transaction
 from .model import Act, Item, Plan, Reason
 from .store import InboxStore, Partition
@@ -219,6 +219,8 @@ class Intake:
             async with self._database.transaction(self._publisher) as tx:
                 connection = tx.connection
                 plan = await self._claim(connection, items)
+                if isinstance(self._consumer, PreparedConsumer):
+                    await self._consumer.prepare(tx, plan.events())
                 for item in plan.handle:
                     handled = True
                     await call(self._consumer.name, self._publisher, tx, item)

@@ -98,6 +98,14 @@ class Plan:
     duplicates: int = 0
     marks: Mapping[UUID, str] = field(default_factory=dict)
 
+    def events(self) -> list[tuple[Event, Envelope]]:
+        """Return what is to be handled, in order."""
+        return [
+            (item.event, item.envelope)
+            for item in self.handle
+            if item.event is not None and item.envelope is not None
+        ]
+
     def unfinished(self, failed: Item | None) -> dict[UUID, str]:
         """Return the marks of all but those that were handled before `failed`."""
         done = set()

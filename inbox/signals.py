@@ -1,7 +1,8 @@
 """Signals meet waits: stored first, matched second, under one lock per (tenant, type, key) on both sides.
 
-The signal side never locks a run; its caller tells the run by a message. Run these inside an open READ
-COMMITTED transaction. Lock order on both sides: advisory locks (sorted), then wait and signal rows.
+The signal side never locks a run; its caller tells the run by a message, and a matched step becomes due soon, so that
+a message that was lost is written again by the waker. Run these inside an open READ COMMITTED transaction. Lock order
+on both sides: advisory locks (sorted), then wait and signal rows; the signal side never waits for a step row.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import UUID
 
 from asyncpg import DataError
 
+from ..schemas.envelope import unstorable
 from ..streams.queries import Queries
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     Connection: TypeAlias = asyncpg.Connection[Any] | PoolConnectionProxy[Any]
+
+
+#: When the waker looks at a step whose wait was matched, unless its run has gone on by then.
+NUDGE = timedelta(minutes=1)
 
 
 class _Sql(Queries, file="signals.sql"):
@@ -78,6 +84,21 @@ class Stored(NamedTuple):
     refused: list[Refused]
 
 
+async def lock_keys(connection: Connection, keys: Sequence[tuple[str, str, str]]) -> None:
+    """Take the locks of (tenant, type, key), in one order whatever the given one is.
+
+    A transaction that stores signals one after the other takes all their locks first; else two of them deadlock.
+    Keys that PostgreSQL text cannot hold are passed over: nothing can be stored under them.
+
+    Args:
+        connection: Connection with an open transaction.
+    """
+    lockable = [key for key in keys if not any(unstorable(text) for text in key)]
+    if lockable:
+        tenants, types, texts = zip(*lockable, strict=True)
+        await connection.execute(_Sql.lock_keys, list(tenants), list(types), list(texts))
+
+
 async def store_signals(connection: Connection, signals: Sequence[NewSignal]) -> Stored:
     """Store signals and match them with open waits, the oldest wait of a key first.
 
@@ -95,16 +116,12 @@ async def store_signals(connection: Connection, signals: Sequence[NewSignal]) ->
     given = [signal for signal in signals if not _unlockable(signal)]
     if not given:
         return Stored([], refused)
-    await connection.execute(
-        _Sql.lock_keys,
-        [signal.tenant for signal in given],
-        [signal.type for signal in given],
-        [signal.key for signal in given],
-    )
+    await lock_keys(connection, [(signal.tenant, signal.type, signal.key) for signal in given])
     new = await _insert(connection, given, refused)
     if not new:
         return Stored([], refused)
-    rows = await connection.fetch(_Sql.match_signals, [signal.id for signal in given if signal.id in new])
+    fresh = [signal.id for signal in given if signal.id in new]
+    rows = await connection.fetch(_Sql.match_signals, fresh, NUDGE)
     return Stored([Matched(*row) for row in rows], refused)
 
 
@@ -130,9 +147,9 @@ async def match_wait(  # noqa: PLR0917 - the columns of the row, in their order
     Returns:
         True when a signal was waiting: the wait is MATCHED at once.
     """
-    await connection.execute(_Sql.lock_keys, [tenant], [type], [key])
+    await lock_keys(connection, [(tenant, type, key)])
     matched = await connection.fetchval(
-        _Sql.open_wait, run_id, tenant, step, iteration, generation, type, key, broadcast
+        _Sql.open_wait, run_id, tenant, step, iteration, generation, type, key, broadcast, NUDGE
     )
     return bool(matched)
 
@@ -151,7 +168,7 @@ async def close_wait(
 
 def _unlockable(signal: NewSignal) -> str | None:
     for name, text in (("tenant", signal.tenant), ("type", signal.type), ("key", signal.key)):
-        if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        if unstorable(text):
             return f"its {name} {text!r} holds U+0000 or a lone surrogate, which PostgreSQL text cannot"
     return None
 

@@ -25,7 +25,9 @@ ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- name: match_signals
--- The n-th new signal of a key goes to the n-th oldest wait; a broadcast wait takes the first.
+-- The n-th new signal of a key goes to the n-th oldest wait; a broadcast wait takes the first. The waker is to look at
+-- a matched step soon, in case its resume message is lost. A step row that somebody holds is left alone: a change of its
+-- run may hold it and be waiting for the lock of this key, and it finds the match when it has that.
 WITH fresh AS (
     SELECT s.id, s.tenant, s.type, s.key,
            row_number() OVER (PARTITION BY s.tenant, s.type, s.key ORDER BY given.n) AS n
@@ -54,6 +56,19 @@ WITH fresh AS (
     FROM (SELECT DISTINCT ON (signal_id) signal_id, run_id
           FROM matched ORDER BY signal_id, since, run_id) AS first
     WHERE s.id = first.signal_id
+), late AS (
+    SELECT s.run_id, s.name, s.iteration
+    FROM matched
+    JOIN milepost.step AS s
+        ON s.run_id = matched.run_id AND s.name = matched.step AND s.iteration = matched.iteration
+           AND s.generation = matched.generation
+    WHERE s.wake_at > milepost.clock() + $2::interval
+    FOR UPDATE OF s SKIP LOCKED
+), nudged AS (
+    UPDATE milepost.step AS s
+    SET wake_at = milepost.clock() + $2::interval
+    FROM late
+    WHERE s.run_id = late.run_id AND s.name = late.name AND s.iteration = late.iteration
 )
 SELECT run_id, step, iteration, generation FROM matched ORDER BY since, run_id, step;
 
@@ -71,6 +86,12 @@ WITH found AS (
     FROM found
     WHERE s.id = found.id
     RETURNING s.id
+), nudged AS (
+    -- The caller holds the run, so nobody else holds its steps for long.
+    UPDATE milepost.step AS s
+    SET wake_at = milepost.clock() + $9::interval
+    FROM used
+    WHERE s.run_id = $1 AND s.name = $3 AND s.iteration = $4 AND s.wake_at > milepost.clock() + $9::interval
 )
 INSERT INTO milepost.wait (run_id, tenant, step, iteration, generation, type, key, broadcast, state, signal_id)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN used.id IS NULL THEN 'OPEN' ELSE 'MATCHED' END, used.id
