@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
+from difflib import get_close_matches
 
 from ..schemas.errors import UsageError
+from ..schemas.states import RunState, StepState
 from .options import Globals
+
+#: How the tool shows codes that a service makes, or that are made from an exception's class name.
+_OWN = re.compile(r"[A-Z][A-Z0-9_]+")
+_STATES = frozenset([*(state.value for state in RunState), *(state.value for state in StepState)])
 
 
 def explain(given: Globals, code: str) -> None:
@@ -16,14 +23,7 @@ def explain(given: Globals, code: str) -> None:
     Raises:
         UsageError: MP610 for a code that does not exist.
     """
-    from ..schemas.explain import EXPLANATIONS
-
-    wanted = code.strip().upper()
-    wanted = wanted if wanted.startswith("MP") else f"MP{wanted}"
-    text = EXPLANATIONS.get(wanted)
-    if text is None:
-        near = ", ".join(sorted(known for known in EXPLANATIONS if known[:3] == wanted[:3])) or "MP101"
-        raise UsageError("MP610", f"there is no code {code!r}. Codes like it: {near}.")
+    wanted, text = find(code)
     if given.out.as_json:
         given.out.item(code=wanted, text=text)
         return
@@ -31,3 +31,28 @@ def explain(given: Globals, code: str) -> None:
     given.out.line(wanted)
     for paragraph in text.split("\n"):
         given.out.line(textwrap.fill(paragraph, width) if paragraph else "")
+
+
+def find(code: str) -> tuple[str, str]:
+    """Return a code as it is written, and its long form.
+
+    Raises:
+        UsageError: MP610 for a code that does not exist.
+    """
+    from ..schemas.explain import EXPLANATIONS, explanation
+
+    wanted = code.strip().upper()
+    wanted = f"MP{wanted}" if wanted.isdigit() else wanted
+    text = explanation(wanted)
+    if text is not None and wanted != "EXCEPTION":
+        return wanted, text
+    near = get_close_matches(wanted, [known for known in EXPLANATIONS if known != "EXCEPTION"], 3, 0.8)
+    if wanted in _STATES:
+        raise UsageError(
+            "MP610",
+            f"{wanted} is a state and no code. `milepost graph --format states` shows how states follow.",
+        )
+    if _OWN.fullmatch(code.strip()) and not near and not re.fullmatch(r"MP\d*", wanted):
+        return wanted, EXPLANATIONS["EXCEPTION"]
+    hint = f" Close to it: {', '.join(near)}." if near else ""
+    raise UsageError("MP610", f"there is no code {code!r}.{hint}")

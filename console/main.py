@@ -181,7 +181,8 @@ def doctor_command(
 
 @app.command("explain")
 def explain_command(
-    context: typer.Context, code: Annotated[str, typer.Argument(metavar="CODE", help="Such as MP104.")]
+    context: typer.Context,
+    code: Annotated[str, typer.Argument(metavar="CODE", help="Such as MP104 or WAIT_TIMEOUT.")],
 ) -> None:
     """Explain a code: what it means and what to do."""
     from .explain import explain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
@@ -24,9 +25,10 @@ def read_since(text: str) -> timedelta | datetime:
     """
     from ..schemas.settings import parse_duration
 
-    length = parse_duration(text)
-    if isinstance(length, timedelta):
-        return length
+    with suppress(ValueError):
+        length = parse_duration(text)
+        if isinstance(length, timedelta):
+            return length
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:

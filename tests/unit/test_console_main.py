@@ -299,4 +299,18 @@ def test_explain_knows_every_form_of_a_code(milepost: Captured) -> None:
     assert item["code"] == "MP101"
     status, _, err = milepost("explain", "MP199")
     assert status == 2
-    assert "MP101" in err
+    assert err.startswith("MP610 there is no code 'MP199'.")
+
+
+def test_explain_knows_the_words_that_the_tool_shows(milepost: Captured) -> None:
+    assert milepost("explain", "wait_timeout")[1].startswith("WAIT_TIMEOUT\n")
+    assert "HTTP status" in milepost("explain", "HTTP_503")[1]
+    status, out, _ = milepost("explain", "KEYERROR")
+    assert (status, out.splitlines()[0]) == (0, "KEYERROR")
+    assert "in upper case letters" in out
+    assert milepost("explain", "CARD_DECLINED")[0] == 0
+    status, _, err = milepost("explain", "WAIT_TIMEUOT")
+    assert status == 2
+    assert "Close to it: WAIT_TIMEOUT." in err
+    assert "is a state" in milepost("explain", "MANUAL_REQUIRED")[2]
+    assert milepost("explain", "frob")[0] == 2
