@@ -86,7 +86,16 @@ class Milepost:
         Args:
             kind: The client's class.
             factory: Returns an async context manager that yields it; entered once per process.
+
+        Raises:
+            DefinitionError: MP125 when the factory cannot be called.
         """
+        if not callable(factory):
+            raise DefinitionError(
+                "MP125",
+                f"provide({kind.__name__}): {factory!r} is no factory. Pass a function that returns an async context "
+                f"manager, such as {kind.__name__}.connect, not a ready client.",
+            )
         self.factories[kind] = factory
 
     def classify(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -35,6 +36,8 @@ from ..schemas.options import Absent, Failed, Found, InProgress
 from ..schemas.states import StepKind, StepState
 from .classify import Classified, classify
 from .lease import LeaseLost
+
+logger = logging.getLogger("milepost")
 
 T = TypeVar("T")
 
@@ -164,7 +167,7 @@ class Call:
                 return self.unbegun()
             code, words = self._cancelled()
             return TryFailed(name, fence, "unknown", code, words, iteration=iteration)
-        found = self._classify(error)
+        found = self._told(error)
         return TryFailed(
             name, fence, found.verdict, found.code, found.message, found.retry_after, iteration=iteration
         )
@@ -218,12 +221,28 @@ class Call:
     def _unanswered(self, error: BaseException) -> ProbeAnswer:
         if isinstance(error, asyncio.CancelledError | LeaseLost):
             return ProbeError(*self._cancelled())
-        found = self._classify(error)
+        found = self._told(error)
         if self.node.probe is None and found.verdict == "fatal":
             return ProbeFailed(found.code)
         return ProbeError(found.code, found.message)
 
+    def _told(self, error: BaseException) -> Classified:
+        """Classify an exception, and say it in the log; with its traceback when nobody listed it."""
+        found = self._classify(error)
+        listed = found.code != type(error).__name__.upper()
+        logger.warning(
+            "%s/%s %s, try %d: %s %s",
+            self.run.saga,
+            self.run.key,
+            self.step.name,
+            self.step.attempt,
+            found.code,
+            found.message,
+            exc_info=None if listed else error,
+        )
+        return found
+
     def _classify(self, error: BaseException) -> Classified:
         if isinstance(error, UsageError):
-            return Classified("unknown", error.code, str(error)[:2000])
+            return Classified("unknown", error.code, error.text[:2000])
         return classify(error, self.tools.verdicts)

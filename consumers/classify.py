@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from ..sagas.model import Verdict
@@ -91,6 +93,14 @@ def _under(error: BaseException) -> object:
     return wrapped.__cause__ if isinstance(wrapped, BaseException) else None
 
 
+def _place(error: BaseException) -> str:
+    """Where an exception that nobody listed was raised, for people."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    )
+
+
 def classify(error: BaseException, extra: Mapping[type[Exception], tuple[Verdict, str]]) -> Classified:
     """Say what an exception means for the effect of the call.
 
@@ -116,4 +126,4 @@ def classify(error: BaseException, extra: Mapping[type[Exception], tuple[Verdict
         known = _BY_NAME.get(_qualified(kind))
         if known is not None:
             return Classified(*known, message)
-    return Classified("unknown", type(error).__name__.upper(), message)
+    return Classified("unknown", type(error).__name__.upper(), message + _place(error))

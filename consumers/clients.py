@@ -23,6 +23,10 @@ LONGEST_PAUSE = 10.0
 CLOSE_WITHIN = 5.0
 
 
+class ClientFailed(Exception):
+    """A provided client could not be opened."""
+
+
 class Clients:
     """What was provided, and what of it is open.
 
@@ -56,7 +60,10 @@ class Clients:
         """Enter every factory that is not open yet; the stack closes them."""
         for kind, factory in self._factories.items():
             if kind not in self._open:
-                self._open[kind] = await stack.enter_async_context(factory())
+                try:
+                    self._open[kind] = await stack.enter_async_context(factory())
+                except Exception as error:
+                    raise ClientFailed(f"{kind.__name__}: {type(error).__name__}: {error}") from error
 
 
 class Crew:
@@ -106,10 +113,8 @@ class Crew:
             try:
                 await self._clients.open(stack)
             except Exception as error:
-                self._trouble = f"{type(error).__name__}: {error}"
-                logger.warning(
-                    "a client could not be opened: %s; trying again in %.1f s", self._trouble, pause
-                )
+                self._trouble = f"client {error}"
+                logger.warning("could not open %s; again in %.1f s", self._trouble, pause, exc_info=error)
                 await stop.wait(pause)
                 pause = min(LONGEST_PAUSE, pause * 2)
                 continue

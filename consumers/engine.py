@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,8 @@ from .changes import Change, Changes, FactOf, InlineClaim
 if TYPE_CHECKING:
     from .app import Milepost
 
+logger = logging.getLogger("milepost")
+
 #: What a database raises that is away, restarting, switched over or refusing; asyncpg says InternalClientError on a
 #: connection that was ended while it was idle and has not seen its end yet.
 DATABASE_ERRORS = (
@@ -24,6 +27,10 @@ DATABASE_ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
+)
+#: History events that are errors in the log too.
+_TOLD = frozenset(
+    {"step.attempts_used_up", "step.manual_required", "run.failed", "run.compensating", "incident.candidate"}
 )
 #: SQLSTATE classes that say nothing about what was written: connection, transaction state (a standby is read-only),
 #: rollback by serialization or deadlock, resources, object in use, operator intervention, system and internal errors.
@@ -60,7 +67,20 @@ class Engine:
         """Apply a fact on a pooled connection; arguments and result as `Changes.apply`."""
         async with self.pool.acquire() as proxy:
             connection = cast("asyncpg.Connection[Any]", proxy)
-            return await self.changes.apply(connection, run_id, fact, emitted=emitted, inline=inline)
+            change = await self.changes.apply(connection, run_id, fact, emitted=emitted, inline=inline)
+        _tell(change)
+        return change
+
+
+def _tell(change: Change | None) -> None:
+    """Say in the log what somebody should know of; history has it all."""
+    if change is None or change.decision.answer != "changed":
+        return
+    run = change.decision.run
+    for entry in change.decision.history:
+        if entry.event in _TOLD:
+            words = entry.data.get("code") or entry.data.get("cause") or ""
+            logger.error("%s/%s %s: %s %s", run.saga, run.key, entry.step or "run", entry.event, words)
 
 
 def changes_of(service: Milepost) -> Changes:

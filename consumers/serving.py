@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..schemas.errors import StartError
+from ..schemas.ids import Clock
 from ..streams.database import Database
 from ..streams.lifecycle import Health, Role, Stop, run_roles
 from ..streams.migrate import current_version, migration_files
@@ -28,6 +29,8 @@ Announce = Callable[[Mapping[str, object]], None]
 
 #: How often health is looked at, in seconds.
 LOOK = 0.2
+#: How long the event loop must stand still before that is said, in seconds.
+BLOCKED = 1.0
 #: Connections of the pool: a few per role. An outside step holds one only while a change is stored, a transactional
 #: one while its code runs, which is why fewer of those run at once (assembly.TRANSACTIONS).
 POOL = 16
@@ -58,6 +61,7 @@ async def serve(
     database = Database(service.settings, engine=service.engine, max_size=POOL)
     keeper = Database(service.settings, max_size=1)
     await check_schema(service)
+    announce({"event": "starting", "roles": picked})
     flush = setup_tracing(service.name)
     try:
         await database.open()
@@ -66,7 +70,7 @@ async def serve(
         await make_topics(service, assembly)
         parts = assembly.parts()
         with _signals(stop):
-            await run_roles([*parts, Announcer(parts, picked, announce)], stop)
+            await run_roles([*parts, Announcer(parts, picked, announce, service.clock)], stop)
         announce({"event": "stopped"})
     finally:
         await database.close()
@@ -127,14 +131,15 @@ def _signals(stop: Stop) -> Generator[None]:
 
 
 class Announcer:
-    """Says "ready" once every part is healthy, and later which part became unhealthy or healthy again."""
+    """Says "ready" once every part is well, later which part became unwell or well again, and watches the loop."""
 
     name = "announcer"
 
-    def __init__(self, parts: Sequence[Role], roles: Sequence[str], announce: Announce) -> None:
+    def __init__(self, parts: Sequence[Role], roles: Sequence[str], announce: Announce, clock: Clock) -> None:
         self._parts = parts
         self._roles = roles
         self._announce = announce
+        self._clock = clock
 
     async def run(self, stop: Stop) -> None:
         """Look at all parts until asked to stop."""
@@ -149,8 +154,20 @@ class Announcer:
             elif ready and now_red.keys() != red.keys():
                 self._changes(states, red, now_red)
             red = now_red
+            began = self._clock.monotonic()
             await stop.wait(LOOK)
+            self._blocked(self._clock.monotonic() - began - LOOK)
         self._announce({"event": "stopping", "grace_s": round(stop.remaining(), 1)})
+
+    def _blocked(self, seconds: float) -> None:
+        """Say that this process's own code kept everything waiting; the lease and Kafka's sessions suffer from it."""
+        if seconds >= BLOCKED:
+            running = [task.get_name() for task in asyncio.all_tasks() if "/" in task.get_name()]
+            logger.warning(
+                "MP303 the event loop was blocked for %.1f s. Running: %s. Call blocking code with asyncio.to_thread.",
+                seconds,
+                ", ".join(sorted(running)[:5]) or "no step",
+            )
 
     def _changes(
         self, states: Mapping[str, Health], before: Mapping[str, str], now: Mapping[str, str]

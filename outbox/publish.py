@@ -96,6 +96,13 @@ async def publish_events(
     """
     if not events:
         return []
+    for event in events:
+        if not isinstance(event, Event):
+            raise UsageError(
+                "MP318",
+                f"publish(): {type(event).__name__} is no Event. Declare it as class {type(event).__name__}(Event, "
+                'type="…", topic="…", key="…").',
+            )
     with span(_span_name(events), kind="producer"):
         rows = [
             event_row(

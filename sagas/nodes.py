@@ -109,6 +109,7 @@ class Probed(Node[I, R]):
                     f"{self._saga.title}, {self.name}: a second probe. A step or wait has one; delete the other.",
                 )
             check_async(self._saga.title, f"probe of {self.name}", probe)
+            check_parameters(self._saga.title, f"probe of {self.name}", probe, "ctx")
             self.probe_spec = ProbeSpec(fn=probe, settle=settle, give_up=give_up)
             return probe
 
@@ -172,6 +173,7 @@ class Step(Probed[I, R]):
                     f"{self._saga.title}, step {self.name}: a second undo. A step has one; delete the other.",
                 )
             check_async(self._saga.title, f"undo of {self.name}", undo)
+            check_parameters(self._saga.title, f"undo of {self.name}", undo, "ctx", "done")
             name = getattr(undo, "__name__", "")
             self.undo_node = Undo(name, of=self.name, fn=undo, retry=retry, blind=blind)
             self._saga.take_name(name, f"undo of {self.name}")
@@ -220,6 +222,22 @@ def check_async(title: str, what: str, fn: object) -> None:
             f"{title}, {what}: {getattr(fn, '__name__', fn)} is no async function. Write async def; call blocking code "
             "with asyncio.to_thread.",
         )
+
+
+def check_parameters(title: str, what: str, fn: AsyncFn, *takes: str) -> None:
+    """Refuse a function that cannot be called with as many arguments as it will be.
+
+    Raises:
+        DefinitionError: MP117.
+    """
+    try:
+        inspect.signature(fn).bind(*takes)
+    except TypeError as error:
+        raise DefinitionError(
+            "MP117",
+            f"{title}, {what}: it is called with ({', '.join(takes)}), and that does not fit: {error}. "
+            f"Write async def {getattr(fn, '__name__', 'name')}({', '.join(takes)}).",
+        ) from None
 
 
 def result_class(title: str, name: str, fn: AsyncFn) -> type[BaseModel] | None:

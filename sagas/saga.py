@@ -17,7 +17,7 @@ from ..schemas.transaction import Transaction
 from .compiling import compile_saga
 from .context import Context, View
 from .definition import Definition
-from .nodes import Node, Step, Wait, check_async, result_class
+from .nodes import Node, Step, Wait, check_async, check_parameters, result_class
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
 R = TypeVar("R", bound=BaseModel | None)
@@ -176,6 +176,13 @@ class Saga(Generic[I]):
         own = name if name is not None else getattr(fn, "__name__", "")
         self.open_for(f"step {own}")
         check_async(self.title, f"step {own}", fn)
+        check_parameters(self.title, f"step {own}", fn, *(("ctx", "tx") if kind is StepKind.TX else ("ctx",)))
+        if not isinstance(repeat, Repeat):
+            raise DefinitionError(
+                "MP118",
+                f"{self.title}, step {own}: repeat={repeat!r} is none of Repeat.SAFE (the other side dedupes on "
+                "ctx.idempotency_key), Repeat.ASK_FIRST (ask the probe first) and Repeat.NEVER (ask a person).",
+            )
         if queue is not None:
             _check_name(f"{self.title}, step {own}: queue", queue, _QUEUE)
         step: Step[I, R] = Step(

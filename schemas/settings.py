@@ -22,7 +22,9 @@ def parse_duration(value: Any) -> Any:
         number = text.removesuffix(unit)
         if number != text and number.replace(".", "", 1).isdigit():
             return timedelta(seconds=float(number) * _UNITS[unit])
-    return value
+    if text.startswith("p"):
+        return value
+    raise ValueError(f'{value!r} is no duration; write "30s", "5m", "24h", "7d" or ISO 8601 such as PT30S')
 
 
 def _positive(value: timedelta) -> timedelta:

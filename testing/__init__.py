@@ -23,3 +23,6 @@ if not TYPE_CHECKING:  # a type checker that saw this function would accept ever
         found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
         globals()[name] = found
         return found
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)
