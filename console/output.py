@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .listing import Entry, lay_out
+
 #: Width of output that goes to a file or a pipe, in columns: wide enough that no line is folded.
 PIPE_WIDTH = 4096
 
@@ -170,6 +172,16 @@ class Output:
         with self._console.capture() as captured:
             self._console.print(table)
         self.line("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+
+    @property
+    def width(self) -> int:
+        """Width of stdout, in columns."""
+        return self._console.width
+
+    def listing(self, columns: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> None:
+        """Write rows for people whose last column, and more, may stand on lines of their own below them."""
+        for line in () if self.as_json else lay_out(columns, entries, self.width):
+            self._console.print(line, soft_wrap=True)
 
     def hanging(self, head: Text, text: str) -> None:
         """Write a paragraph for people under a head; folded lines start where its first one does."""

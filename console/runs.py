@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..schemas.errors import UsageError
 from ..schemas.states import HELD_STEP_STATES, RunState, StepState
+from .listing import Entry, first_line, without_code
 from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, run_reference, situation
 from .options import Globals
 from .output import Output, clean, column, span, state_text
@@ -126,7 +127,7 @@ async def show_run(given: Globals, reference: str, *, history: bool) -> None:
     if out.as_json:
         out.item(**_show_item(run, plan, history=history))
         return
-    out.say(_headline(run, plan))
+    out.say(_headline(run, plan, out.width))
     _steps(out, run, plan)
     if history:
         _timeline(out, run.history)
@@ -140,14 +141,16 @@ def _plan(given: Globals, run: RunDetail) -> Plan:
     return plan_of(service, run.saga, run.definition) if service is not None else Plan()
 
 
-def _headline(run: RunDetail, plan: Plan) -> Text:
-    parts: list[Text | str] = [Text(clean(run.run), style="bold"), "  ", state_text(run.state), "  "]
-    parts.append(clean(situation(run, plan, span)))
-    if run.trace_id:
-        parts.append(Text(f"   trace {run.trace_id[:8]}…", style="dim"))
-    if run.tenant:
-        parts.append(Text(clean(f"   tenant {run.tenant}"), style="dim"))
-    return Text.assemble(*parts)
+def _headline(run: RunDetail, plan: Plan, width: int) -> Text:
+    main = Text.assemble(
+        (clean(run.run), "bold"), "  ", state_text(run.state), "  ", clean(situation(run, plan, span))
+    )
+    more = [f"trace {run.trace_id[:8]}…"] if run.trace_id else []
+    more += [clean(f"tenant {run.tenant}")] if run.tenant else []
+    beside = "".join(f"   {text}" for text in more)
+    if main.cell_len + len(beside) > width:
+        beside = "\n  " + "   ".join(more)
+    return Text.assemble(main, (beside if more else "", "dim"))
 
 
 def _steps(out: Output, run: RunDetail, plan: Plan) -> None:
@@ -155,38 +158,41 @@ def _steps(out: Output, run: RunDetail, plan: Plan) -> None:
     if not run.steps and not ahead:
         out.say("  no step has begun")
         return
-    rows = [_step_row(step, run.now) for step in run.steps]
-    rows += [[f"  {clean(name)}", Text("not reached", style="dim"), "", "", "", "", ""] for name in ahead]
-    out.table(
+    entries = [_step_entry(step, run.now) for step in run.steps]
+    empty = [Text()] * 5
+    entries += [Entry([Text(f"  {clean(name)}"), Text("not reached", style="dim"), *empty]) for name in ahead]
+    out.listing(
         [
             column("  step"),
-            column("state", fold=True),
+            column("state"),
             column("tries", right=True),
             column("probed"),
             column("since", right=True),
-            column("note", fold=True),
             column("worker"),
+            column("note"),
         ],
-        rows,
+        entries,
     )
 
 
-def _step_row(step: StepLine, now: datetime) -> list[str | Text]:
+def _step_entry(step: StepLine, now: datetime) -> Entry:
     probed = f"{step.probes}x" if step.probes else "yes" if step.probed else ""
     tries = str(step.attempt) if step.attempt else ""
+    note, message = _note(step)
+    cells = (tries, probed, span(now - step.since), clean(step.worker or ""), clean(note))
     state = state_text(step.state, step.state_words)
-    return [f"  {step.label}", state, tries, probed, span(now - step.since), _note(step), step.worker or ""]
+    return Entry([Text(f"  {clean(step.label)}"), state, *map(Text, cells)], clean(message))
 
 
-def _note(step: StepLine) -> str:
-    """Say what a step undoes, and what went wrong: with this try, or with the one before."""
+def _note(step: StepLine) -> tuple[str, str]:
+    """Say what a step undoes and what went wrong, with this try or with the one before; and the message to it."""
     undone = f"undoes {step.undo_of}" if step.undo_of else ""
-    failure = ": ".join(part for part in (step.code, step.message) if part)
-    if failure and step.state in HELD_STEP_STATES:
-        failure = f"last try: {failure}"
     if step.state in {StepState.SUCCEEDED, StepState.COMPENSATED}:
-        failure = ""
-    return "; ".join(part for part in (undone, failure) if part)
+        return undone, ""
+    code, message = step.code or "", first_line(without_code(step.code, step.message or ""))
+    if step.state in HELD_STEP_STATES and (code or message):
+        code = f"last try: {code}".removesuffix(": ")
+    return "; ".join(part for part in (undone, code) if part), message
 
 
 def _timeline(out: Output, history: Sequence[HistoryLine]) -> None:
@@ -194,24 +200,24 @@ def _timeline(out: Output, history: Sequence[HistoryLine]) -> None:
     if not history:
         out.say("  no history is kept of this run")
         return
-    rows: list[list[str | Text]] = []
+    entries: list[Entry] = []
     day = None
     for entry, delta in zip(history, deltas(history), strict=True):
         at = entry.at.astimezone(UTC)
         if at.date() != day:
             day = at.date()
-            rows.append([Text(f"  {day}", style="bold"), "", "", "", "", ""])
-        rows.append(_history_row(entry, at, delta))
-    out.table(
+            entries.append(Entry([Text(f"  {day}", style="bold"), *([Text()] * 5)]))
+        entries.append(_history_entry(entry, at, delta))
+    out.listing(
         [
             column("  UTC"),
             column("later", right=True),
             column("event"),
             column("step"),
             column("try", right=True),
-            column("data", fold=True),
+            column("data"),
         ],
-        rows,
+        entries,
     )
 
 
@@ -222,16 +228,22 @@ def _word(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _history_row(entry: HistoryLine, at: datetime, delta: timedelta | None) -> list[str | Text]:
-    data = " ".join(f"{name}={_word(value)}" for name, value in entry.data.items())
-    return [
-        f"  {at:%H:%M:%S}.{at.microsecond // 1000:03d}",
-        "" if delta is None else f"+{span(delta)}",
-        entry.event,
-        entry.step or "",
-        "" if entry.attempt is None else str(entry.attempt),
+def _history_entry(entry: HistoryLine, at: datetime, delta: timedelta | None) -> Entry:
+    message = str(entry.data.get("message") or "")
+    data = " ".join(
+        f"{name}={_word(value)}"
+        for name, value in entry.data.items()
+        if name != "message" and value is not None
+    )
+    cells = [
+        Text(f"  {at:%H:%M:%S}.{at.microsecond // 1000:03d}"),
+        Text("" if delta is None else f"+{span(delta)}"),
+        Text(clean(entry.event)),
+        Text(clean(entry.step or "")),
+        Text("" if entry.attempt is None else str(entry.attempt)),
         Text(clean(data), style="dim"),
     ]
+    return Entry(cells, clean(first_line(without_code(entry.data.get("code"), message))))
 
 
 def _show_item(run: RunDetail, plan: Plan, *, history: bool) -> dict[str, object]:

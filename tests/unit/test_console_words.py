@@ -22,6 +22,7 @@ from milepost.console.findings import (
     judge_workers,
 )
 from milepost.console.letters import judge_letters, judge_unsent, parked_words
+from milepost.console.listing import LONGEST, Entry, first_line, lay_out, without_code
 from milepost.console.migrate import migration_words
 from milepost.console.model import (
     ByKey,
@@ -38,11 +39,12 @@ from milepost.console.model import (
 )
 from milepost.console.options import hoist
 from milepost.console.outbox import outbox_words
-from milepost.console.output import clean, json_line, rfc3339, span
+from milepost.console.output import clean, column, json_line, rfc3339, span
 from milepost.console.serve import split, words_of
 from milepost.schemas.errors import UsageError
 from milepost.schemas.states import RunState, StepKind, StepState
 from milepost.streams.migrate import Migration
+from rich.text import Text
 
 NOW = datetime(2026, 11, 29, 20, 0, tzinfo=UTC)
 
@@ -166,6 +168,11 @@ def test_where_a_run_stands_in_words() -> None:
     assert plan.not_reached(run) == ["close_order"]
     assert Plan().not_reached(run) == []
 
+    soon = step("delivered", StepState.WAITING, wake_at=NOW + timedelta(seconds=33))
+    words = "delivered until 2026-11-29 20:00:33Z (in 33s, then RECONCILE)"
+    assert situation(detail(RunState.WAITING, soon), plan, span) == words
+    assert situation(detail(RunState.WAITING, soon), Plan(), span).endswith("20:00:33Z (in 33s)")
+
     doubted = step("charge", StepState.MANUAL_REQUIRED, code="X")
     assert situation(detail(RunState.MANUAL_REQUIRED, doubted, code="OUTCOME_UNKNOWN"), Plan(), span) == (
         "charge for 3m, OUTCOME_UNKNOWN"
@@ -179,6 +186,36 @@ def test_where_a_run_stands_in_words() -> None:
     assert situation(detail(RunState.PENDING), Plan(), span) == "since 2026-11-29 20:00Z"
     ended = detail(RunState.COMPENSATED, finished_at=NOW, cause="CARRIER_CLOSED")
     assert situation(ended, Plan(), span) == "after 10m, because of CARRIER_CLOSED"
+
+
+def test_what_does_not_fit_its_column_stands_below() -> None:
+    entries = [
+        Entry([Text("a"), Text(), Text("1"), Text("short")]),
+        Entry([Text("bcd"), Text(), Text("22"), Text("x" * 40)], "one two"),
+    ]
+    columns = [column("name"), column("none"), column("n", right=True), column("data")]
+    lines = [line.plain for line in lay_out(columns, entries, 30)]
+    assert lines == [
+        "name   n  data",
+        "a      1  short",
+        "bcd   22",
+        "      " + "x" * 24,
+        "      " + "x" * 16,
+        "      one two",
+    ]
+    wide = [line.plain for line in lay_out(columns, entries, 80)]
+    assert wide[2] == "bcd   22  " + "x" * 40
+
+
+def test_messages_are_cut_and_name_their_code_once() -> None:
+    assert first_line("one") == "one"
+    assert first_line("\none\ntwo") == "one …"
+    assert first_line("x" * 300) == "x" * LONGEST + " …"
+    assert first_line("") == ""
+    assert without_code("MP330", "MP330 ctx.use(Bank): nothing") == "ctx.use(Bank): nothing"
+    assert without_code("TIMEOUT", "TIMEOUTS are long") == "TIMEOUTS are long"
+    assert without_code("KEYERROR", "KeyError: 'x'") == "KeyError: 'x'"
+    assert without_code(None, "text") == "text"
 
 
 def test_only_a_doubted_failure_says_so() -> None:
