@@ -85,6 +85,11 @@ def _check(cls: type[Event]) -> None:
             f"event {cls.__name__}: type={spec.type!r} is not a name of lower case letters, digits, dots and dashes. "
             'Declare it as class arguments: class X(Event, type="shop.order-placed", topic="orders", key="order_id").',
         )
+    if spec.type.startswith("milepost."):
+        raise DefinitionError(
+            "MP106",
+            f"event {cls.__name__}: type={spec.type!r} begins with milepost., which is Milepost's own.",
+        )
     if not _TOPIC.fullmatch(spec.topic):
         raise DefinitionError(
             "MP106",

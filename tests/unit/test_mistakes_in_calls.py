@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from milepost import Context, DefinitionError, Milepost, Repeat, Saga, Settings, StartError
+from milepost import Context, DefinitionError, Event, Milepost, Repeat, Saga, Settings, StartError
 from milepost.consumers.classify import classify
 from pydantic import BaseModel
 
@@ -46,6 +46,15 @@ def test_an_undo_without_the_result() -> None:
         DefinitionError, match=r"MP117 order v1, undo of reserve: .*async def release\(ctx, done\)"
     ):
         reserve.undo(release)
+
+
+def test_an_event_of_a_type_that_is_ours() -> None:
+    with pytest.raises(
+        DefinitionError, match=r"MP106 event Mine: type='milepost.timer' begins with milepost\."
+    ):
+
+        class Mine(Event, type="milepost.timer", topic="mine"):
+            id: str
 
 
 def test_repeat_as_text() -> None:
