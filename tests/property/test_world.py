@@ -10,45 +10,35 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from milepost.sagas.definition import Definition
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
-from milepost.schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
+from milepost.schemas.states import FINAL_RUN_STATES, RunState
 
+from tests.support.ending import bring_to_its_end, check_end
 from tests.support.sagas import MINUTE, SECOND, Delivered, add_step, add_tx, flow, new_saga
-from tests.support.store import essence
 from tests.support.world import World
+
+THEN = [Then.COMPENSATE, Then.COMPENSATE, Then.COMPENSATE, Then.FAIL, Then.PERSON]
+WAITS = [Then.RECONCILE, Then.RETRY, Then.CANCEL, Then.COMPENSATE, Then.CONTINUE, Then.PERSON]
+
+
+def step_nodes(repeats: list[Repeat], undos: list[str], then: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Steps as `build` declares them."""
+    drawn = {
+        "kind": st.just("step"),
+        "repeat": st.sampled_from(repeats),
+        "undo": st.sampled_from(undos),
+        "probe": st.booleans(),
+        "attempts": st.integers(1, 3),
+        "then": st.sampled_from(then),
+    }
+    return st.fixed_dictionaries(drawn)
+
 
 NODES = st.lists(
     st.one_of(
-        st.fixed_dictionaries(
-            {
-                "kind": st.just("step"),
-                "repeat": st.sampled_from([Repeat.SAFE, Repeat.ASK_FIRST]),
-                "undo": st.sampled_from(["plain", "blind"]),
-                "probe": st.booleans(),
-                "attempts": st.integers(1, 3),
-                "then": st.just(Then.COMPENSATE),
-            }
-        ),
-        st.fixed_dictionaries(
-            {
-                "kind": st.just("step"),
-                "repeat": st.sampled_from(Repeat),
-                "undo": st.sampled_from(["none", "plain", "plain", "blind"]),
-                "probe": st.booleans(),
-                "attempts": st.integers(1, 3),
-                "then": st.sampled_from(
-                    [Then.COMPENSATE, Then.COMPENSATE, Then.COMPENSATE, Then.FAIL, Then.PERSON]
-                ),
-            }
-        ),
+        step_nodes([Repeat.SAFE, Repeat.ASK_FIRST], ["plain", "blind"], [Then.COMPENSATE]),
+        step_nodes(list(Repeat), ["none", "plain", "plain", "blind"], THEN),
         st.fixed_dictionaries({"kind": st.just("tx"), "attempts": st.integers(1, 3)}),
-        st.fixed_dictionaries(
-            {
-                "kind": st.just("wait"),
-                "then": st.sampled_from(
-                    [Then.RECONCILE, Then.RETRY, Then.CANCEL, Then.COMPENSATE, Then.CONTINUE, Then.PERSON]
-                ),
-            }
-        ),
+        st.fixed_dictionaries({"kind": st.just("wait"), "then": st.sampled_from(WAITS)}),
     ),
     min_size=1,
     max_size=5,
@@ -97,16 +87,13 @@ async def _ask(ctx: Any) -> Probe[Delivered]:
     return Found(Delivered(id="x"))
 
 
-class Machine(RuleBasedStateMachine):
+class Actors(RuleBasedStateMachine):
     """Any actor may do its next thing at any time, or die."""
 
     world: World
 
-    @initialize(nodes=NODES, doomed=st.booleans(), irreversible=st.booleans(), dice=st.floats(0, 0.999))
-    def begin(self, nodes: list[dict[str, Any]], doomed: bool, irreversible: bool, dice: float) -> None:
-        """Make the run; of a doomed one the last step is always refused."""
-        self.world = World(build(nodes, irreversible=irreversible), dice=dice)
-        self.world.doomed = f"n{len(nodes) - 1}" if doomed else ""
+    def __init__(self) -> None:
+        super().__init__()
         self.fences: dict[str, tuple[int, int]] = {}
 
     # --- messages -------------------------------------------------------------------------------------
@@ -172,6 +159,18 @@ class Machine(RuleBasedStateMachine):
         for fact in self.world.swept():
             self.world.apply(fact)
 
+    @precondition(lambda self: self.world.probers())
+    @rule(first=PAUSES, land=st.booleans(), second=PAUSES)
+    def prober_freezes(self, first: timedelta, land: bool, second: timedelta) -> None:
+        """A prober asks, freezes, and tells the answer when it may no longer be true."""
+        self.world.pass_time(first)
+        if self.world.probers():
+            self.world.act(self.world.probers()[0], "zombie")
+            if land and self.world.ledger.flights:
+                self.world.ledger.land(0)
+            self.world.pass_time(second)
+            self.world.thaw(len(self.world.late) - 1)
+
     @precondition(lambda self: self.world.run.state is RunState.WAITING)
     @rule(signal_first=st.booleans())
     def timer_meets_signal(self, signal_first: bool) -> None:
@@ -224,72 +223,21 @@ class Machine(RuleBasedStateMachine):
             live = [step for step in self.world.run.steps if step.wake_at is not None]
             assert len(live) == (0 if self.world.run.state in FINAL_RUN_STATES else 1)
 
-    # --- the end ----------------------------------------------------------------------------------------
-
     def teardown(self) -> None:
-        """Faults stop: every message is lost, every worker gone. Looking again alone brings the run to an end."""
-        if not hasattr(self, "world"):
-            return
-        world = self.world
-        for worker in list(world.workers):
-            world.act(worker, "die_before")
-        world.messages, world.pending = [], []
-        for _ in range(300):
-            if self.is_over():
-                break
-            wakes = [
-                at for at in (world.run.wake_at, *(s.wake_at for s in world.run.steps)) if at is not None
-            ]
-            world.pass_time(max(min(wakes) - world.now, timedelta(0)))
-            for fact in (*world.swept(), *world.due()):
-                world.take(fact)
-            while world.messages:
-                world.take(world.messages.pop(0))
-                for worker in list(world.workers):
-                    world.act(worker, "ok")
-        assert self.is_over(), f"{world.run.state} with {[(s.name, s.state) for s in world.run.steps]}"
-        check_end(world)
-
-    def is_over(self) -> bool:
-        with_person = {RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED}
-        return self.world.run.state in FINAL_RUN_STATES | with_person
+        if hasattr(self, "world"):
+            bring_to_its_end(self.world)
+            self.never_two_effects_of_one_key()
+            check_end(self.world)
 
 
-def check_end(world: World) -> None:
-    """Assert that what was done, what was undone and what the run says are the same."""
-    run, ledger = world.run, world.ledger
-    assert essence(run) == essence(world.folded()), "what came of it is the serial fold of what was committed"
-    forward = [step for step in run.steps if step.kind in {StepKind.STEP, StepKind.TX}]
-    for step in forward:
-        if step.state is StepState.SUCCEEDED:
-            assert ledger.effects[step.name] == 1, f"{step.name} says SUCCEEDED without its effect"
-        if step.state is StepState.FAILED and not step.doubt:
-            assert ledger.effects[step.name] == 0, f"{step.name} says FAILED without doubt, and took effect"
-    undos = [step for step in run.steps if step.kind is StepKind.UNDO and step.state is StepState.COMPENSATED]
-    assert {step.undo_of for step in undos} <= set(ledger.undone)
-    if run.state is RunState.SUCCEEDED:
-        assert not ledger.undone
-        assert {step.state for step in run.steps} <= {StepState.SUCCEEDED, StepState.SKIPPED}
-        assert len(run.steps) == len(world.definition.nodes)
-    if run.state is RunState.COMPENSATED:
-        assert ledger.undone == to_undo(world), (
-            "exactly what may have happened, in reverse order of completion"
-        )
-    if run.state is RunState.CANCELLED:
-        assert not ledger.undone
+class Machine(Actors):
+    """Any saga."""
 
-
-def to_undo(world: World) -> list[str]:
-    """Names of the steps to undo: a blind one in doubt first, then in reverse order of completion."""
-    nodes = {node.name: node for node in world.definition.nodes if node.undo is not None}
-    done = [step for step in world.run.steps if step.name in nodes]
-    doubtful = [
-        step.name
-        for step in done
-        if step.state is StepState.FAILED and step.doubt and getattr(nodes[step.name].undo, "blind", False)
-    ]
-    finished = [step for step in done if step.state is StepState.SUCCEEDED]
-    return doubtful + [step.name for step in sorted(finished, key=lambda step: -(step.finish_no or 0))]
+    @initialize(nodes=NODES, doomed=st.booleans(), irreversible=st.booleans(), all_arrive=st.booleans())
+    def begin(self, nodes: list[dict[str, Any]], doomed: bool, irreversible: bool, all_arrive: bool) -> None:
+        """Make the run; of a doomed one the last step is always refused."""
+        self.world = World(build(nodes, irreversible=irreversible), all_arrive=all_arrive)
+        self.world.doomed = f"n{len(nodes) - 1}" if doomed else ""
 
 
 Machine.TestCase.settings = settings(

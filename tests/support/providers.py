@@ -67,6 +67,14 @@ class Ledger:
         flight = self.flights.pop(place)
         self.do(flight.key, dedupes=flight.dedupes)
 
-    def lose_older_than(self, now: datetime) -> None:
-        """Lose the calls whose time has passed."""
-        self.flights = [flight for flight in self.flights if flight.until is None or now < flight.until]
+    def pass_time(self, now: datetime, *, arrive: bool) -> None:
+        """Calls whose time has passed are lost, or have arrived at the last moment."""
+        over = [flight for flight in self.flights if flight.until is not None and flight.until <= now]
+        self.flights = [flight for flight in self.flights if flight not in over]
+        for flight in over if arrive else []:
+            self.do(flight.key, dedupes=flight.dedupes)
+
+    def land_all(self) -> None:
+        """Let everything arrive that is still on its way."""
+        while self.flights:
+            self.land(0)

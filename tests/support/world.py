@@ -64,6 +64,7 @@ class World(Store):
         pending: Transactions that take long.
         doomed: Name of a step that is refused whenever it is called.
         late: What frozen workers will still say.
+        all_arrive: Calls that have left arrive in the end, at the last moment; else they may be lost.
     """
 
     workers: list[Worker] = field(default_factory=list)
@@ -72,6 +73,7 @@ class World(Store):
     late: list[Fact] = field(default_factory=list)
     made: int = 0
     doomed: str = ""
+    all_arrive: bool = False
 
     # --- messages and time -----------------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class World(Store):
     def pass_time(self, by: timedelta) -> None:
         """Let time go on; a worker that is alive has ended its call within its time."""
         self.now += by
-        self.ledger.lose_older_than(self.now)
+        self.ledger.pass_time(self.now, arrive=self.all_arrive)
         for worker in [w for w in self.workers if w.row.started_at and self.now > w.row.started_at + LEASE]:
             self.act(worker, "die_before")
 
@@ -120,6 +122,12 @@ class World(Store):
         ]
 
     # --- workers ---------------------------------------------------------------------------------------
+
+    def probers(self) -> list[Worker]:
+        """Workers that are about to ask a probe."""
+        asking = [worker for worker in self.workers if worker.row.state is StepState.RECONCILING]
+        nodes = {node.name for node in self.definition.nodes if node.probe is not None}
+        return [worker for worker in asking if worker.row.name in nodes]
 
     def die(self, worker: Worker) -> datetime:
         """The worker is gone, or frozen; its lease ends later."""

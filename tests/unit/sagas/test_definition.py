@@ -33,7 +33,7 @@ def test_a_definition_is_data() -> None:
     assert (undo.name, undo.queue, undo.attempt_timeout) == ("undo_reserve", "slow", timedelta(seconds=30))
     assert definition.undone_by("undo_reserve") is definition.nodes[0]
     assert (definition.after("reserve"), definition.after("close")) == (definition.nodes[1], None)
-    assert definition.summary() == "order v3: 3 steps, 1 undos, 0 probes"
+    assert definition.summary() == "order v3: 3 steps, 1 undo, 0 probes"
 
 
 def test_the_registry_knows_versions_side_by_side() -> None:
