@@ -6,6 +6,8 @@ import importlib
 import os
 import sys
 import tomllib
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,12 +87,14 @@ def load_app(given: Globals) -> Milepost:
         found: object = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except MilepostError:
+    except MilepostError as error:
+        need_database(given, error)
         raise
     except Exception as error:
         raise StartError(
             "MP609",
-            f"the application {name} cannot be loaded: {type(error).__name__}: {error}. {_place(error)}",
+            f"the application {name} cannot be loaded: {type(error).__name__}: {error}. "
+            + (suggestion(module_name, attribute) or _place(error)),
         ) from error
     except SystemExit as error:
         raise StartError(
@@ -98,9 +102,43 @@ def load_app(given: Globals) -> Milepost:
         ) from error
     if not isinstance(found, Milepost):
         raise StartError(
-            "MP609", f"the application {name} is {type(found).__name__}, not a Milepost(...) object."
+            "MP609",
+            f"the application {name} is {type(found).__name__}, not a Milepost(...) object. "
+            f"{suggestion(module_name, attribute)}".rstrip(),
         )
     return found
+
+
+def need_database(given: Globals, error: MilepostError) -> None:
+    """Where settings cannot be read because no database is named, say that, as every other command does.
+
+    Raises:
+        UsageError: MP602.
+    """
+    if error.code == "MP203" and "MILEPOST_DATABASE_URL" in error.text:
+        given.database_url()
+
+
+def suggestion(module_name: str, attribute: str) -> str:
+    """Say what was probably meant by an application's name; '' when nothing is like it."""
+    module = sys.modules.get(module_name)
+    if module is None:
+        files = [path.stem for path in Path.cwd().glob("*.py")]
+        files += [path.parent.name for path in Path.cwd().glob("*/__init__.py")]
+        first, dot, rest = module_name.partition(".")
+        near = [close for close in get_close_matches(first, files, 3) if close != first]
+        return _did_you_mean([f"{close}{dot}{rest}:{attribute}" for close in near])
+    if hasattr(module, attribute.partition(".")[0]) and "." in attribute:
+        return ""
+    from ..consumers.app import Milepost
+
+    apps = [name for name, value in vars(module).items() if isinstance(value, Milepost)]
+    near = apps or get_close_matches(attribute, list(vars(module)), 3)
+    return _did_you_mean([f"{module_name}:{close}" for close in near])
+
+
+def _did_you_mean(names: Sequence[str]) -> str:
+    return f"Did you mean {' or '.join(names)}?" if names else ""
 
 
 def _place(error: BaseException) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from ..schemas.errors import ConnectError, StateError, UsageError
+from ..schemas.errors import ConnectError, MilepostError, StateError, UsageError
 from ..streams.migrate import migration_files
 from .application import load_app
-from .findings import Check, judge_schema
+from .findings import Check, counted, judge_schema
 from .options import Globals
 from .output import Output
-from .problems import FINDINGS
+from .problems import FINDINGS, REFUSED, exit_status
 from .store import Sql, reading
 
 
@@ -21,7 +21,8 @@ async def check(given: Globals, *, strict: bool) -> None:
         strict: A database that cannot be looked at fails too.
 
     Raises:
-        typer.Exit: 1 with findings.
+        typer.Exit: 1 with findings, 3 when the database's schema is not this version's; with `strict` 2 when no
+            database is named, 4 when it cannot be reached.
     """
     from ..sagas.checks import check_definition
 
@@ -33,26 +34,33 @@ async def check(given: Globals, *, strict: bool) -> None:
         found += len(errors)
         findings = [{"code": error.code, "text": error.text} for error in errors]
         out.item(saga=saga.name, version=saga.version, findings=findings)
-        amount = f"{len(errors)} finding{'s' if len(errors) != 1 else ''}" if errors else "no findings"
+        amount = counted(len(errors), "finding") if errors else "no findings"
         out.say(f"{saga.definition.summary()}, {amount}")
         for error in errors:
             out.say(f"  {error.code} {error.text}")
     if not service.sagas:
-        out.say(f"service {service.name}: no sagas, {len(service.consumers)} consumers")
-    schema = await _schema(given)
+        out.say(f"service {service.name}: no sagas, {counted(len(service.consumers), 'consumer')}")
+    schema, unseen = await _schema(given)
     _print_schema(out, schema)
-    if found or schema.severity == "error" or (strict and schema.severity == "warning"):
+    if found:
         raise typer.Exit(FINDINGS)
+    if unseen is not None and strict:
+        raise typer.Exit(exit_status(unseen))
+    if schema.severity == "error":
+        raise typer.Exit(REFUSED)
 
 
-async def _schema(given: Globals) -> Check:
+async def _schema(given: Globals) -> tuple[Check, MilepostError | None]:
+    """Compare the schema; where the database cannot be looked at, say why."""
+    newest = migration_files()[-1].number
     try:
         async with reading(given.database_url()) as store:
             if not (await store.fetchrow(Sql.server))["has_schema"]:
-                return judge_schema(0, migration_files()[-1].number)
-            return judge_schema((await store.fetchrow(Sql.schema_version))[0], migration_files()[-1].number)
+                return judge_schema(0, newest), None
+            return judge_schema((await store.fetchrow(Sql.schema_version))[0], newest), None
     except (UsageError, ConnectError, StateError) as error:
-        return Check("schema", "warning", f"the schema was not looked at: {error.text}", error.code)
+        text = f"the schema was not looked at: {error.text}"
+        return Check("schema", "warning", text, error.code), error
 
 
 def _print_schema(out: Output, schema: Check) -> None:

@@ -20,7 +20,7 @@ from .findings import Check, Group
 from .letters import judge_letters, judge_unsent
 from .options import Globals
 from .output import Output, clean
-from .problems import FINDINGS, NO_CONNECTION
+from .problems import FINDINGS, NO_CONNECTION, REFUSED
 from .store import Sql, Store, reading
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ async def doctor(given: Globals, *, strict: bool) -> None:
         strict: Warnings fail too.
 
     Raises:
-        typer.Exit: 1 with findings, 4 when a server cannot be reached.
+        typer.Exit: 1 with findings, 3 when the schema is not this version's, 4 when a server cannot be reached.
     """
     service = optional_app(given)
     checks: list[Check] = []
@@ -56,6 +56,8 @@ def verdict(checks: Sequence[Check], *, strict: bool) -> int:
     """Return the exit status of what was found."""
     if any(check.name in {"postgresql", "kafka"} and check.severity == "error" for check in checks):
         return NO_CONNECTION
+    if any(check.name == "schema" and check.severity == "error" for check in checks):
+        return REFUSED
     bad = {"error", "warning"} if strict else {"error"}
     return FINDINGS if any(check.severity in bad for check in checks) else 0
 
@@ -66,7 +68,7 @@ def summary(checks: Sequence[Check]) -> str:
     warnings = sum(check.severity == "warning" for check in checks)
     if not errors and not warnings:
         return "all is well"
-    return f"{errors} error{'s' if errors != 1 else ''}, {warnings} warning{'s' if warnings != 1 else ''}"
+    return f"{findings.counted(errors, 'error')}, {findings.counted(warnings, 'warning')}"
 
 
 def print_check(out: Output, check: Check) -> None:

@@ -14,15 +14,19 @@ if TYPE_CHECKING:
     from ..sagas.definition import Definition
 
 
-def draw_flow(given: Globals, name: str) -> None:
+def draw_flow(given: Globals, name: str | None) -> None:
     """Print a saga as a flowchart: the way forward, the waits, the undos.
 
     Args:
-        name: "order", which means its newest version, or "order/1".
+        name: "order", which means its newest version, or "order/1"; None for the only one there is.
+
+    Raises:
+        UsageError: MP601 without a name where there are several, naming them.
     """
     from ..sagas.graph import flow_json, flow_mermaid
 
-    definition = find(load_app(given), name)
+    service = load_app(given)
+    definition = find(service, name if name is not None else only(service))
     given.out.item(**flow_json(definition))
     if not given.out.as_json:
         given.out.line(flow_mermaid(definition).rstrip())
@@ -36,6 +40,20 @@ def draw_states(given: Globals) -> None:
     given.out.item(run=_arrows(RUN_TRANSITIONS.items()), step=_arrows(STEP_TRANSITIONS.items()))
     if not given.out.as_json:
         given.out.line(states_mermaid().rstrip())
+
+
+def only(service: Milepost) -> str:
+    """Return the name of the only saga of a service.
+
+    Raises:
+        UsageError: MP601 where there are several, naming them; MP613 where there are none.
+    """
+    names = sorted({definition.name for definition in definitions(service)})
+    if not names:
+        raise UsageError("MP613", f"service {service.name} has no sagas, so there is nothing to draw.")
+    if len(names) > 1:
+        raise UsageError("MP601", f"graph draws one saga. Say which: {', '.join(names)}.")
+    return names[0]
 
 
 def find(service: Milepost, name: str) -> Definition:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..schemas.errors import MilepostError, UsageError
+from ..schemas.errors import MilepostError
 from . import run_commands
 from .options import Globals, given, hoist, print_help
 from .output import Output, ReaderGone
@@ -24,6 +24,12 @@ from .problems import DONE, USAGE, as_problem, exit_status
 #: What Typer raises for a wrong command line; it names the class only through its subclasses.
 COMMAND_LINE_ERROR: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+#: What `--roles` may name; written out, because the module that knows them loads the drivers.
+ROLES = (
+    *("relay", "orchestrator", "worker", "compensator"),
+    *("signals", "consumers", "waker", "upkeep"),
 )
 
 app = typer.Typer(
@@ -86,13 +92,18 @@ def entry(
 @app.command("serve")
 def serve_command(
     context: typer.Context,
-    roles: Annotated[list[str] | None, typer.Option(help="Only these roles, comma-separated.")] = None,
+    roles: Annotated[
+        list[str] | None, typer.Option(help=f"Only these roles, comma-separated: {', '.join(ROLES)}.")
+    ] = None,
     queues: Annotated[
         list[str] | None, typer.Option(help="Only work of these queues, comma-separated.")
     ] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when a source file changes.")] = False,
 ) -> None:
-    """Run the application's roles until SIGTERM or Ctrl-C."""
+    """Run the application's roles until SIGTERM or Ctrl-C.
+
+    MILEPOST_LOG=debug, info, warning or error sets how much is logged; debug shows the Kafka client's own lines too.
+    """
     from .serve import serve, serve_with_reload
 
     if reload:
@@ -106,7 +117,11 @@ def dev_command(
     down: Annotated[bool, typer.Option("--down", help="End what an earlier call started.")] = False,
     no_jaeger: Annotated[bool, typer.Option("--no-jaeger", help="Without Jaeger.")] = False,
 ) -> None:
-    """Start PostgreSQL, Kafka and Jaeger here; print MILEPOST_* lines."""
+    """Start PostgreSQL, Kafka and Jaeger here; print MILEPOST_* lines.
+
+    One stack is kept per user, whatever folder it was started in, and goes on until --down. It is noted in stack.json
+    in the folder that MILEPOST_CACHE names, else in the user's cache folder (~/.cache/milepost).
+    """
     from .dev import dev
 
     dev(given(context), down=down, jaeger=not no_jaeger)
@@ -141,7 +156,9 @@ def graph_command(
     saga: Annotated[
         str | None,
         typer.Argument(
-            metavar="SAGA", help="Its name, such as order; or order/2 for a version.", show_default=False
+            metavar="SAGA",
+            help="Its name, such as order; or order/2 for a version. Not needed where there is only one.",
+            show_default=False,
         ),
     ] = None,
     form: Annotated[
@@ -154,8 +171,6 @@ def graph_command(
 
     if form is GraphFormat.states:
         draw_states(given(context))
-    elif saga is None:
-        raise UsageError("MP601", "graph needs the name of a SAGA. See `milepost graph --help`.")
     else:
         draw_flow(given(context), saga)
 
@@ -238,7 +253,8 @@ def _wrong_command_line(error: Exception, out: Output) -> int:
     words: Any = error
     context = getattr(error, "ctx", None)
     place = context.command_path if context is not None else "milepost"
-    out.error("MP601", f"{words.format_message()} See `{place} --help`.")
+    text = words.format_message().replace("Value error, ", "").rstrip(". ")
+    out.error("MP601", f"{text}. See `{place} --help`.")
     return USAGE
 
 

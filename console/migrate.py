@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..streams.migrate import Migration, migrate
+from .findings import counted
 from .options import Globals
 
 
@@ -18,6 +19,6 @@ def migration_words(done: Migration, *, dry_run: bool) -> str:
     """Say what was done: "schema 3 → 4, 1 file"."""
     if not done.files:
         return f"schema {done.to_version}, nothing to do"
-    amount = f"{len(done.files)} file{'s' if len(done.files) != 1 else ''}"
+    amount = counted(len(done.files), "file")
     words = f"schema {done.from_version} → {done.to_version}, {amount}"
     return f"{words} (dry run, nothing was changed): {', '.join(done.files)}" if dry_run else words

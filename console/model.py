@@ -253,8 +253,8 @@ def situation(run: RunDetail, plan: Plan, span: Any) -> str:
         left = step.wake_at - run.now
         soon = left < timedelta(hours=1)
         until = f"{step.wake_at:%Y-%m-%d %H:%M:%SZ}" if soon else minute(step.wake_at)
-        words = [f"in {span(left)}"] * soon + ([f"then {follows.upper()}"] if follows else [])
-        return f"{step.label} until {until}" + (f" ({', '.join(words)})" if words else "")
+        notes = [f"in {span(left)}"] * soon + ([f"then {follows.upper()}"] if follows else [])
+        return f"{step.label} until {until}" + (f" ({', '.join(notes)})" if notes else "")
     words = f"{step.label} {step.state}" if step.state != str(run.state) else step.label
     code = run.code or (step.code if step.state not in HELD_STEP_STATES else None)
     held = span(run.now - step.since)

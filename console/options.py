@@ -57,7 +57,7 @@ class Globals:
         """Return the database as asyncpg takes it.
 
         Raises:
-            UsageError: MP602 when neither the option nor MILEPOST_DATABASE_URL names one.
+            UsageError: MP602 when neither the option nor MILEPOST_DATABASE_URL names one, or it is no PostgreSQL.
         """
         found = self.database or os.environ.get("MILEPOST_DATABASE_URL")
         if not found:
@@ -66,7 +66,14 @@ class Globals:
                 "no database is named. Give --database postgresql://…, or set MILEPOST_DATABASE_URL; "
                 "`milepost dev` starts one and prints that line.",
             )
-        return "postgresql://" + found.partition("://")[2] if "://" in found else found
+        scheme, _, rest = found.partition("://")
+        if not rest or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
+            place = "--database" if self.database else "MILEPOST_DATABASE_URL"
+            what = f"begins with {scheme}://" if rest else "is no URL"
+            raise UsageError(
+                "MP602", f"{place} {what}, and Milepost needs PostgreSQL: postgresql://user@host:port/name."
+            )
+        return f"postgresql://{rest}"
 
     def to_environment(self) -> None:
         """Let the application, which reads its settings from the environment, see --database too."""

@@ -11,6 +11,9 @@ from ..schemas.errors import ConnectError, DefinitionError, MilepostError, Start
 #: Exit statuses: done, findings, usage, refused by the present state, cannot connect.
 DONE, FINDINGS, USAGE, REFUSED, NO_CONNECTION = range(5)
 
+#: Errors of a process that starts that are about the database's state: not migrated, or by a newer Milepost.
+_OF_THE_STATE = frozenset({"MP204", "MP209"})
+
 _STATUS: tuple[tuple[type[MilepostError], int], ...] = (
     (DefinitionError, FINDINGS),
     (StartError, FINDINGS),
@@ -22,6 +25,8 @@ _STATUS: tuple[tuple[type[MilepostError], int], ...] = (
 
 def exit_status(error: MilepostError) -> int:
     """Return the exit status of an error of ours."""
+    if error.code in _OF_THE_STATE:
+        return REFUSED
     return next((status for kind, status in _STATUS if isinstance(error, kind)), FINDINGS)
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..schemas.states import RunState
 from .options import given, print_help
 
 commands = typer.Typer(help="Look at runs: list, show.", pretty_exceptions_enable=False)
@@ -25,8 +24,8 @@ def list_command(
     context: typer.Context,
     *,
     state: Annotated[
-        list[RunState] | None,
-        typer.Option(metavar="STATE", help="Only these; may be repeated.", case_sensitive=False),
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only these; may be repeated."),
     ] = None,
     saga: Annotated[str | None, typer.Option(help="Only this saga.")] = None,
     key: Annotated[str | None, typer.Option(help="Only this business key.")] = None,
@@ -42,12 +41,20 @@ def list_command(
     ] = 50,
 ) -> None:
     """List runs, the youngest first."""
-    from .runs import list_runs, wanted
+    from .filters import read_states, wanted
+    from .runs import list_runs
 
     asyncio.run(
         list_runs(
             given(context),
-            wanted(state or [], saga=saga, key=key, correlation=correlation, since=since, limit=limit),
+            wanted(
+                read_states(state or []),
+                saga=saga,
+                key=key,
+                correlation=correlation,
+                since=since,
+                limit=limit,
+            ),
         )
     )
 

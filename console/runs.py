@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
-from ..schemas.errors import UsageError
-from ..schemas.states import HELD_STEP_STATES, RunState, StepState
+from ..schemas.states import HELD_STEP_STATES, StepState
 from .listing import Entry, first_line, without_code
 from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, run_reference, situation
 from .options import Globals
@@ -18,63 +16,16 @@ from .output import Output, clean, column, span, state_text
 from .store import Wanted, reading
 
 
-def read_since(text: str) -> timedelta | datetime:
-    """Read --since: a duration such as "2h" or "7d", or an RFC 3339 time.
-
-    Raises:
-        UsageError: MP601 when it is neither.
-    """
-    from ..schemas.settings import parse_duration
-
-    with suppress(ValueError):
-        length = parse_duration(text)
-        if isinstance(length, timedelta):
-            return length
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            "MP601",
-            f"--since {text!r} is neither a duration (30m, 2h, 7d) nor a time (2026-12-02T18:00:00Z).",
-        ) from None
-    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
-
-
-def wanted(
-    states: Sequence[RunState],
-    *,
-    saga: str | None,
-    key: str | None,
-    correlation: str | None,
-    since: str | None,
-    limit: int,
-) -> Wanted:
-    """Put the options of `runs list` together.
-
-    Raises:
-        UsageError: MP601 for a --since that cannot be read.
-    """
-    begun = read_since(since) if since is not None else None
-    return Wanted(
-        states=tuple(states),
-        saga=saga,
-        key=key,
-        correlation=correlation,
-        since=begun if isinstance(begun, timedelta) else None,
-        after=begun if isinstance(begun, datetime) else None,
-        limit=limit,
-    )
-
-
 async def list_runs(given: Globals, filters: Wanted) -> None:
     """Print runs, the youngest first."""
     async with reading(given.database_url()) as store:
         runs = await store.runs(filters)
+        known = await store.sagas() if filters.saga and not runs else []
     out = given.out
     for run in runs if out.as_json else ():
         out.item(**_list_item(run))
     if not runs:
-        out.say("no such runs" if filters != Wanted(limit=filters.limit) else "no runs yet")
+        out.say(_nothing(filters, known))
         return
     out.table(
         [
@@ -89,6 +40,16 @@ async def list_runs(given: Globals, filters: Wanted) -> None:
     )
     if len(runs) == filters.limit:
         out.note(f"the youngest {filters.limit}; --limit shows more")
+
+
+def _nothing(filters: Wanted, sagas: Sequence[str]) -> str:
+    """Say that there are no runs; where no saga has the name that was asked for, which sagas have runs."""
+    if filters == Wanted(limit=filters.limit):
+        return "no runs yet"
+    if filters.saga and filters.saga not in sagas:
+        others = f"there are runs of: {', '.join(sagas)}" if sagas else "there are no runs yet"
+        return f"no runs of a saga {filters.saga}; {others}"
+    return "no such runs"
 
 
 def _list_item(run: RunLine) -> dict[str, object]:

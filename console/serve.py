@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from time import gmtime
 
 import typer
 
-from ..schemas.errors import UsageError
-from .application import load_app, named_app
+from ..schemas.errors import StartError, UsageError
+from .application import load_app, named_app, need_database
 from .options import Globals
 from .output import json_line
 from .reload import serve_again
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+#: Loggers of libraries, with what is heard of them at least. Nothing of aiokafka's is above CRITICAL.
+_CHATTY = {
+    "aiokafka": logging.CRITICAL,
+    "faststream": logging.WARNING,
+    "httpx": logging.WARNING,
+    "httpcore": logging.WARNING,
+}
 
 
 def split(values: Sequence[str]) -> list[str] | None:
@@ -44,6 +59,8 @@ def words_of(item: Mapping[str, object]) -> str:
         return f"{item.get('part')}: {'well again' if item.get('ok') else 'NOT WELL'}; {item.get('detail')}"
     if event == "stopping":
         return f"stopping, at most {item.get('grace_s')} s"
+    if event == "starting" and isinstance(roles, list | tuple):
+        return f"starting: roles {', '.join(map(str, roles))}"
     head = f"{event}: {', '.join(map(str, roles))}" if isinstance(roles, list | tuple) else event
     if not isinstance(parts, Mapping) or not parts:
         return head
@@ -51,17 +68,34 @@ def words_of(item: Mapping[str, object]) -> str:
     return "\n".join([head, *(f"  {name!s:<{width}}  {detail}" for name, detail in parts.items())])
 
 
+def log_level(text: str | None) -> int:
+    """Read MILEPOST_LOG: debug, info, warning or error; info when it is not set.
+
+    Raises:
+        StartError: MP203 for anything else.
+    """
+    level = _LEVELS.get((text or "info").strip().lower())
+    if level is None:
+        raise StartError("MP203", f"MILEPOST_LOG={text}: is none of {', '.join(_LEVELS)}.")
+    return level
+
+
 def log_to_stderr() -> None:
-    """Write the library's log lines on stderr, with times in UTC."""
+    """Write the library's log lines on stderr, with times in UTC, as many as MILEPOST_LOG says.
+
+    The Kafka client logs several lines a second while a broker or topic is away, and the HTTP client one for each
+    call: roles say in their own words what is wrong. With MILEPOST_LOG=debug they are heard too.
+    """
+    level = log_level(os.environ.get("MILEPOST_LOG"))
     handler = logging.StreamHandler(sys.stderr)
     formatter = logging.Formatter(
         "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
     )
     formatter.converter = gmtime
     handler.setFormatter(formatter)
-    logging.basicConfig(handlers=[handler], level=logging.INFO)
-    for chatty in ("aiokafka", "faststream"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.basicConfig(handlers=[handler], level=level)
+    for name, least in _CHATTY.items():
+        logging.getLogger(name).setLevel(level if level == logging.DEBUG else max(level, least))
 
 
 async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> None:
@@ -75,8 +109,13 @@ async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> 
 
     chosen = split(roles)
     check_roles(chosen)
-    service = load_app(given)
     log_to_stderr()
+    service = load_app(given)
+    try:
+        service.settings  # noqa: B018 - reads them
+    except StartError as error:
+        need_database(given, error)
+        raise
 
     def announce(item: Mapping[str, object]) -> None:
         given.out.line(json_line(item) if given.out.as_json else words_of(item))

@@ -28,6 +28,7 @@ class Sql(Queries):
     server: str
     schema_version: str
     list_runs: str
+    sagas: str
     now: str
     find_key: str
     find_key_of_tenants: str
@@ -145,6 +146,10 @@ class Store:
             )
             for row in rows
         ]
+
+    async def sagas(self) -> list[str]:
+        """Name the sagas that have runs, at most 20."""
+        return [row["saga"] for row in await self.fetch(Sql.sagas)]
 
     async def find(self, reference: ByKey | ByPrefix) -> UUID:
         """Return the id of the one run that a reference means.

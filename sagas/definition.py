@@ -225,7 +225,9 @@ class Definition:
         """Counts for people: "order v1: 7 steps, 2 undos, 2 probes"."""
         undos = sum(node.undo is not None for node in self.nodes)
         probes = sum(node.probe is not None for node in self.nodes)
-        return f"{self.title}: {len(self.nodes)} steps, {undos} undos, {probes} probes"
+        amounts = {"step": len(self.nodes), "undo": undos, "probe": probes}
+        words = [f"{amount} {noun}{'' if amount == 1 else 's'}" for noun, amount in amounts.items()]
+        return f"{self.title}: {', '.join(words)}"
 
 
 def text_problem(value: object, *, longest: int) -> str:

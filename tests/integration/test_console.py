@@ -96,13 +96,17 @@ def test_a_database_without_schema_is_refused_with_the_way_out(
         assert err.startswith("MP607 ")
         assert "milepost migrate" in err
     status, out, _ = milepost("doctor", "--database", empty_database_url)
-    assert status == 1
+    assert status == 3
     assert "MP607" in out
 
 
 def test_empty_lists_say_so(milepost: Call) -> None:
     assert milepost("runs", "list") == (0, "no runs yet\n", "")
-    assert milepost("runs", "list", "--saga", "nope") == (0, "no such runs\n", "")
+    assert milepost("runs", "list", "--saga", "nope") == (
+        0,
+        "no runs of a saga nope; there are no runs yet\n",
+        "",
+    )
     assert milepost("runs", "list", "--json") == (0, "", "")
 
 
@@ -140,6 +144,13 @@ def test_a_list_for_people(milepost: Call, with_runs: str) -> None:
     assert all(line == line.rstrip() for line in out.splitlines())
     assert err == ""
     assert "--limit" in milepost("runs", "list", "--limit", "2")[2]
+
+
+def test_a_saga_without_runs_is_told_those_that_have_some(milepost: Call, with_runs: str) -> None:
+    assert milepost("runs", "list", "--saga", "odrer")[1] == (
+        "no runs of a saga odrer; there are runs of: order, refund\n"
+    )
+    assert milepost("runs", "list", "--saga", "refund", "--key", "x")[1] == "no such runs\n"
 
 
 def test_a_wrong_since_is_status_2(milepost: Call) -> None:
@@ -295,10 +306,10 @@ def test_a_broken_app_does_not_keep_an_operator_from_looking(milepost: Call, wit
 def test_check_sees_the_schema(milepost: Call, shop: str, empty_database_url: str) -> None:
     status, out, _ = milepost("check", "--app", shop)
     assert status == 0
-    assert out.splitlines()[0] == "order v1: 3 steps, 0 undos, 1 probes, no findings"
+    assert out.splitlines()[0] == "order v1: 3 steps, 0 undos, 1 probe, no findings"
     assert out.splitlines()[1].startswith("schema version ")
     status, out, _ = milepost("check", "--app", shop, "--database", empty_database_url)
-    assert status == 1
+    assert status == 3
     assert "MP620" in out
 
 
@@ -468,6 +479,8 @@ def test_serve_announces_and_ends_well(database_url: str, kafka: str, shop: str)
     ) as process:
         try:
             assert process.stdout is not None
+            starting = json.loads(process.stdout.readline())
+            assert (starting["event"], starting["roles"]) == ("starting", ["waker", "upkeep"])
             ready = json.loads(process.stdout.readline())
             assert (ready["event"], ready["roles"]) == ("ready", ["waker", "upkeep"])
             process.send_signal(signal.SIGTERM)
@@ -480,7 +493,7 @@ def test_serve_announces_and_ends_well(database_url: str, kafka: str, shop: str)
 
 def test_serve_on_an_old_schema_is_one_coded_line(empty_database_url: str, milepost: Call, shop: str) -> None:
     status, _, err = milepost("serve", "--app", shop, "--database", empty_database_url)
-    assert status == 1
+    assert status == 3
     assert err.startswith("MP")
     assert "milepost migrate" in err
     assert "Traceback" not in err

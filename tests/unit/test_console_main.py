@@ -81,6 +81,50 @@ def test_errors_are_json_wherever_the_option_stands(milepost: Captured, words: l
     assert set(error) == {"code", "text"}
 
 
+@pytest.mark.parametrize("url", ["mysql://ann:secret@h/d", "nonsense", "postgresql://", "sqlite:///x"])
+def test_another_database_is_refused_in_words(milepost: Captured, url: str) -> None:
+    for words in (["outbox"], ["migrate"], ["doctor"]):
+        status, out, err = milepost(*words, "--database", url)
+        assert (status, out) == (2, "")
+        assert err.startswith("MP602 --database ")
+        assert "needs PostgreSQL" in err
+        assert "secret" not in err
+
+
+def test_a_state_that_does_not_exist_is_told_in_their_own_letters(milepost: Captured) -> None:
+    err = milepost("runs", "list", "--state", "FOO")[2]
+    assert "MANUAL_REQUIRED" in err
+    assert "Value error" not in err
+
+
+def test_serve_without_a_database_is_status_2(milepost: Captured) -> None:
+    status, _, err = milepost("serve", "--app", app_file("app_serve"))
+    assert status == 2
+    assert err.startswith("MP602 ")
+
+
+def test_serve_lists_the_roles_that_there_are() -> None:
+    from milepost.consumers.serving import ROLES
+
+    assert main.ROLES == ROLES
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("app_clsoe:service", "app_close:service"),
+        ("app_close:servise", "app_close:service"),
+        ("app_close:saga", "app_close:service"),
+    ],
+)
+def test_close_names_of_an_app_are_suggested(milepost: Captured, name: str, meant: str) -> None:
+    app_file("app_close")
+    status, _, err = milepost("check", "--app", name)
+    assert status == 1
+    assert f"Did you mean {meant}?" in err
+    sys.modules.pop("app_close", None)
+
+
 def test_no_server_is_status_4(milepost: Captured) -> None:
     status, _, err = milepost("outbox", "--database", "postgresql://127.0.0.1:1/nothing")
     assert status == 4
@@ -103,6 +147,7 @@ def test_the_version(milepost: Captured) -> None:
     [
         (DefinitionError("MP101", "x"), 1),
         (StartError("MP203", "x"), 1),
+        (StartError("MP209", "not migrated"), 3),
         (UsageError("MP602", "x"), 2),
         (StateError("MP604", "x"), 3),
         (ConnectError("MP501", "x"), 4),
@@ -167,6 +212,16 @@ service = Milepost("shop", sagas=[saga])
 """
 
 
+OTHER = """
+other = Saga("refund", version=1, input=Input, key=lambda i: i.id)
+
+@other.step(repeat=Repeat.NEVER)
+async def two(ctx) -> None: ...
+
+other.flow(two)
+"""
+
+
 def app_file(module: str, match: str = "v.input.id") -> str:
     Path(f"{module}.py").write_text(APP.replace("MATCH", match))
     return f"{module}:service"
@@ -178,7 +233,7 @@ def test_check_counts_and_says_that_it_did_not_see_a_database(milepost: Captured
     assert status == 0
     assert out.splitlines()[0] == "order v1: 2 steps, 0 undos, 0 probes, no findings"
     assert "MP602" in out
-    assert milepost("check", "--app", app, "--strict")[0] == 1
+    assert milepost("check", "--app", app, "--strict")[0] == 2
     saga, schema = (json.loads(line) for line in milepost("check", "--app", app, "--json")[1].splitlines())
     assert saga == {"saga": "order", "version": 1, "findings": []}
     assert schema["code"] == "MP602"
@@ -230,6 +285,16 @@ def test_graph_draws_the_saga_and_the_states(milepost: Captured) -> None:
     drawn = json.loads(milepost("graph", "order/1", "--app", app, "--json")[1])
     assert [node["name"] for node in drawn["nodes"]] == ["one", "came"]
     assert milepost("graph", "nope", "--app", app)[0] == 2
+    assert milepost("graph", "--app", app)[1] == out
+    Path("app_two.py").write_text(
+        Path("app_graph.py")
+        .read_text()
+        .replace("sagas=[saga]", "sagas=[saga, other]")
+        .replace("service =", OTHER + "service =")
+    )
+    status, _, err = milepost("graph", "--app", "app_two:service")
+    assert status == 2
+    assert "order, refund" in err
     assert "stateDiagram-v2" in milepost("graph", "--format", "states")[1]
     states = json.loads(milepost("graph", "--format", "states", "--json")[1])
     assert {"from": "PENDING", "to": "RUNNING"}.items() <= states["run"][0].items()

@@ -40,8 +40,8 @@ from milepost.console.model import (
 from milepost.console.options import hoist
 from milepost.console.outbox import outbox_words
 from milepost.console.output import clean, column, json_line, rfc3339, span
-from milepost.console.serve import split, words_of
-from milepost.schemas.errors import UsageError
+from milepost.console.serve import log_level, split, words_of
+from milepost.schemas.errors import StartError, UsageError
 from milepost.schemas.states import RunState, StepKind, StepState
 from milepost.streams.migrate import Migration
 from rich.text import Text
@@ -258,6 +258,13 @@ def test_announcements_in_words() -> None:
     )
     assert words_of({"event": "stopping", "grace_s": 25.0}) == "stopping, at most 25.0 s"
     assert words_of({"event": "stopped"}) == "stopped"
+    assert words_of({"event": "starting", "roles": ["relay", "waker"]}) == "starting: roles relay, waker"
+
+
+def test_how_much_is_logged() -> None:
+    assert [log_level(text) for text in (None, "DEBUG", "error")] == [20, 10, 40]
+    with pytest.raises(StartError, match="MP203"):
+        log_level("loud")
 
 
 def test_lists_may_be_repeated_or_separated_by_commas() -> None:
