@@ -88,7 +88,7 @@ def test_migrate_says_what_it_did(empty_database_url: str, milepost: Call) -> No
 
 
 def test_a_database_without_schema_is_refused_with_the_way_out(
-    empty_database_url: str, milepost: Call
+    empty_database_url: str, milepost: Call, near_kafka: str
 ) -> None:
     for words in (["runs", "list"], ["runs", "show", "order/o-1"], ["outbox"]):
         status, out, err = milepost(*words, "--database", empty_database_url)
