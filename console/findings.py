@@ -254,7 +254,10 @@ def judge_event_topics(wanted: Collection[str], present: Collection[str], *, cre
     if create:
         fix = "Nothing: `milepost serve` creates what is missing, because MILEPOST_CREATE_TOPICS is on."
         return Check("event_topics", "warning", f"{text}.", "MP632", fix)
-    fix = "Create it with as many partitions as you need, or set MILEPOST_CREATE_TOPICS=true for development."
+    fix = (
+        "Create what is missing, with as many partitions as you need, or set MILEPOST_CREATE_TOPICS=true for "
+        "development."
+    )
     return Check("event_topics", "error", f"{text}: `milepost serve` refuses to start.", "MP632", fix)
 
 

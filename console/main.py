@@ -93,10 +93,11 @@ def entry(
 def serve_command(
     context: typer.Context,
     roles: Annotated[
-        list[str] | None, typer.Option(help=f"Only these roles, comma-separated: {', '.join(ROLES)}.")
+        list[str] | None,
+        typer.Option(metavar="ROLES", help=f"Only these roles, comma-separated: {', '.join(ROLES)}."),
     ] = None,
     queues: Annotated[
-        list[str] | None, typer.Option(help="Only work of these queues, comma-separated.")
+        list[str] | None, typer.Option(metavar="QUEUES", help="Only work of these queues, comma-separated.")
     ] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when a source file changes.")] = False,
 ) -> None:

@@ -15,6 +15,9 @@ from .options import Globals
 from .output import Output, clean, column, span, state_text
 from .store import Wanted, reading
 
+#: Fields of history rows that hold an instant.
+_INSTANTS = frozenset({"at", "until"})
+
 
 async def list_runs(given: Globals, filters: Wanted) -> None:
     """Print runs, the youngest first."""
@@ -189,10 +192,18 @@ def _word(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _later(value: object, now: datetime) -> str:
+    """Write a value of a history row; an instant as what it was away then: +2.5s."""
+    try:
+        return f"+{span(datetime.fromisoformat(str(value)) - now)}"
+    except (ValueError, TypeError):
+        return _word(value)
+
+
 def _history_entry(entry: HistoryLine, at: datetime, delta: timedelta | None) -> Entry:
     message = str(entry.data.get("message") or "")
     data = " ".join(
-        f"{name}={_word(value)}"
+        f"{name}={_later(value, entry.at) if name in _INSTANTS else _word(value)}"
         for name, value in entry.data.items()
         if name != "message" and value is not None
     )

@@ -203,6 +203,9 @@ def test_the_timeline(milepost: Call, with_runs: str) -> None:
     assert events["step.unknown"][-1] == "code=TIMEOUT"
     assert "\n      no answer from http://bank/charges within 2 s\n" in out
     assert events["step.completed"][-1] == "by=probe"
+    retried = milepost("runs", "show", "order/o-4", "--history")[1]
+    assert "at=+2.5s code=TIMEOUT" in retried
+    assert "at=noon" in retried
     no_history = milepost("runs", "show", "order/o-2", "--history")[1]
     assert "no history is kept" in no_history
 

@@ -70,4 +70,7 @@ INSERT INTO milepost.history (run_id, n, at, event, step, attempt, data) VALUES
     ('01970000-0000-7000-8000-000000000001', 3, milepost.clock() - interval '70 seconds', 'step.unknown',
      'charge_card', 1, '{"code": "TIMEOUT", "message": "no answer from http://bank/charges within 2 s"}'),
     ('01970000-0000-7000-8000-000000000001', 4, milepost.clock() - interval '60 seconds', 'step.completed',
-     'charge_card', 1, '{"by": "probe"}');
+     'charge_card', 1, '{"by": "probe"}'),
+    ('01970000-0000-7000-8000-000000000004', 1, '2026-11-29T20:00:00Z', 'step.retry_scheduled', 'reserve_stock', 1,
+     '{"at": "2026-11-29T20:00:02.5+00:00", "code": "TIMEOUT"}'),
+    ('01970000-0000-7000-8000-000000000004', 2, '2026-11-29T20:00:02Z', 'made.up', NULL, NULL, '{"at": "noon"}');
