@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ from milepost.devstack.process import DATA_VARIABLE
 from tests.support import servers
 
 pytest_plugins = ["tests.support.collecting"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in the background has them, and every process they start, ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
