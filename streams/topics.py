@@ -45,7 +45,18 @@ async def ensure_topics(
         if not missing:
             return []
         response: Any = await admin.create_topics([_new(name, partitions) for name in missing])
-        return sorted(name for name, *error in response.topic_errors if _created(name, error))
+        created = sorted(name for name, *error in response.topic_errors if _created(name, error))
+        await _visible(admin, missing)
+        return created
+
+
+async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait until the broker shows new topics: the controller answers before brokers have learned of them."""
+    while True:
+        found = await admin.describe_topics(names)
+        if not any(topic["error_code"] for topic in found):
+            return
+        await asyncio.sleep(_LOOK)
 
 
 async def describe(kafka: str, names: Iterable[str], *, within: float = 30.0) -> dict[str, int]:

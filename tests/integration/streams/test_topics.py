@@ -24,6 +24,17 @@ async def test_several_at_once_make_a_topic_once(kafka: str, topic_prefix: str) 
     assert sorted(name for some in made for name in some) == names
 
 
+async def test_a_topic_that_was_made_can_be_seen_at_once(kafka: str, topic_prefix: str) -> None:
+    async def unseen(n: int) -> set[str]:
+        names = {f"{topic_prefix}.{n}.{k}" for k in range(8)}
+        await ensure_topics(kafka, names)
+        return names - (await describe(kafka, names)).keys()
+
+    # The controller answers before the broker has learned of it, above all when it is busy.
+    for round in range(3):
+        assert await asyncio.gather(*(unseen(10 * round + n) for n in range(4))) == [set()] * 4
+
+
 async def test_a_refusal_is_said(kafka: str) -> None:
     with pytest.raises(StartError, match=r"MP206 topic no/name: Kafka refused"):
         await ensure_topics(kafka, ["no/name"])
