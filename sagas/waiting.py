@@ -42,9 +42,7 @@ def _complete(draft: Draft, node: Node, step: Step, payload: Json) -> None:
 
 
 def timed_out(draft: Draft, node: Node, step: Step) -> Decision:
-    """Do what `on_timeout` says, unless the signal is there after all."""
-    if step.signal is not None:
-        return signalled(draft, node, step, step.signal)
+    """Do what `on_timeout` says; the caller has seen that no signal is there."""
     assert node.wait is not None
     then = node.wait.on_timeout
     draft.note("wait.timed_out", step, then=then.name)

@@ -44,6 +44,10 @@ def check_end(world: World) -> None:
             assert ledger.effects[step.name] == 1, f"{step.name} says SUCCEEDED without its effect"
         if step.state is StepState.FAILED and not step.doubt:
             assert ledger.effects[step.name] == 0, f"{step.name} says FAILED without doubt, and took effect"
+        node = world.definition.node(step.name)
+        if step.state is StepState.FAILED and step.doubt and node is not None and node.undo is not None:
+            settled = node.undo.blind or not node.compensates
+            assert settled, f"{step.name} may have happened, and was neither settled nor undone"
     undos = [step for step in run.steps if step.kind is StepKind.UNDO and step.state is StepState.COMPENSATED]
     assert {step.undo_of for step in undos} <= set(ledger.undone)
     if run.state is RunState.SUCCEEDED:

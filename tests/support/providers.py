@@ -67,6 +67,12 @@ class Ledger:
         flight = self.flights.pop(place)
         self.do(flight.key, dedupes=flight.dedupes)
 
+    def hurry(self, key: str, until: datetime) -> None:
+        """Calls under a key arrive by then, or never."""
+        for flight in self.flights:
+            if flight.key == key and flight.until is not None:
+                flight.until = min(flight.until, until)
+
     def pass_time(self, now: datetime, *, arrive: bool) -> None:
         """Calls whose time has passed are lost, or have arrived at the last moment."""
         over = [flight for flight in self.flights if flight.until is not None and flight.until <= now]

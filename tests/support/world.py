@@ -159,6 +159,8 @@ class World(Store):
                 self.ledger.land(flying[0])
             if not self.ledger.effects[node.name]:
                 fact = TryFailed(fact.step, fact.fence, "unknown", "CODE_LATE", "nothing came back")
+        elif isinstance(fact, TryFailed) and node is not None:
+            self.ledger.hurry(node.name, self.now + node.settle)  # it has sent its call, if at all, by now
         self.apply(fact)
 
     def _call(self, worker: Worker, how: How) -> Fact | None:
