@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from ..inbox.consumer import Consumer
 from ..sagas.context import RunRef
-from ..sagas.model import Verdict
+from ..sagas.facts import Verdict
 from ..sagas.registry import Definitions
 from ..sagas.saga import Saga
 from ..schemas.errors import DefinitionError, UsageError

@@ -12,10 +12,9 @@ from uuid import UUID
 from ..sagas.codec import canonical_json
 from ..sagas.context import Context
 from ..sagas.definition import Definition, Node, encode_result, operation_key
-from ..sagas.model import (
+from ..sagas.facts import (
     Fact,
     HandedBack,
-    Json,
     ProbeAbsent,
     ProbeAnswer,
     Probed,
@@ -23,12 +22,11 @@ from ..sagas.model import (
     ProbeFailed,
     ProbeFound,
     ProbeInProgress,
-    Run,
-    Step,
     Succeeded,
     TryFailed,
     Verdict,
 )
+from ..sagas.model import Json, Run, Step
 from ..sagas.words import WORKER_LOST
 from ..schemas.errors import UsageError
 from ..schemas.events import Event

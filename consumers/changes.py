@@ -15,7 +15,8 @@ import asyncpg
 
 from ..outbox.model import OutboxRow, message_row
 from ..sagas.decide import decide, then_claim
-from ..sagas.model import Decision, Fact, Limits, Run, Work
+from ..sagas.facts import Fact
+from ..sagas.model import Decision, Limits, Run, Work
 from ..sagas.registry import Definitions
 from ..schemas.ids import Clock, Ids, Randomness
 from ..schemas.messages import ResumeMessage, WorkMessage, compensation_topic, runs_topic, work_topic

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from uuid import UUID
 
-from ..sagas.model import Claim, Fact, Run
+from ..sagas.facts import Claim, Fact
+from ..sagas.model import Run
 from ..schemas.messages import WorkMessage
 from ..schemas.states import HELD_STEP_STATES
 from .engine import DATABASE_ERRORS, Engine

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..sagas.model import Verdict
+from ..sagas.facts import Verdict
 from ..schemas.errors import Refused
 
 #: By qualified class name, so that no client library has to be installed.

@@ -8,7 +8,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..sagas.model import Fact, Run, Step, Succeeded, TryFailed
+from ..sagas.facts import Fact, Succeeded, TryFailed
+from ..sagas.model import Run, Step
 from ..schemas.errors import UsageError
 from ..schemas.states import HELD_STEP_STATES
 from ..streams.database import Database, require_same_transaction

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from ..sagas.model import Fact, Run, Signalled, Wake
+from ..sagas.facts import Fact, Signalled, Wake
+from ..sagas.model import Run
 from ..schemas.envelope import NotAnEvent, Record, read_event
 from ..schemas.messages import ResumeMessage, TimerMessage
 from ..streams.tracing import past_span

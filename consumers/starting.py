@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from ..sagas.context import RunRef
 from ..sagas.definition import text_problem
-from ..sagas.model import Json, Run, Start
+from ..sagas.facts import Start
+from ..sagas.model import Json, Run
 from ..sagas.saga import Saga
 from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState

@@ -11,7 +11,7 @@ import asyncpg
 
 from ..outbox import publish
 from ..outbox.model import OutboxRow, message_row
-from ..sagas.model import Stale
+from ..sagas.facts import Stale
 from ..schemas.errors import StateError
 from ..schemas.messages import TimerMessage, timers_topic
 from ..streams.lifecycle import Health, Stop

@@ -15,22 +15,8 @@ from ..schemas.states import RunState, StepKind, StepState
 from . import failing, forward, settling, waiting, waking
 from .definition import Definition, Node
 from .draft import Draft
-from .model import (
-    Claim,
-    Decision,
-    Fact,
-    HandedBack,
-    Limits,
-    Probed,
-    Run,
-    Signalled,
-    Stale,
-    Start,
-    Step,
-    Succeeded,
-    TryFailed,
-    Wake,
-)
+from .facts import Claim, Fact, HandedBack, Probed, Signalled, Stale, Start, Succeeded, TryFailed, Wake
+from .model import Decision, Limits, Run, Step
 from .transitions import Cause, fits
 
 _CAUSES: dict[type, Cause] = {Start: "start", Wake: "timer", Stale: "sweep", Signalled: "signal"}

@@ -10,7 +10,8 @@ from ..schemas.states import RunState, StepKind, StepState
 from . import forward, retry, undoing
 from .definition import Node
 from .draft import Draft
-from .model import Decision, Step, TryFailed, Verdict
+from .facts import TryFailed, Verdict
+from .model import Decision, Step
 from .words import OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
 
 

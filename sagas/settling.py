@@ -10,18 +10,8 @@ from ..schemas.states import RunState, StepState
 from . import failing, forward, retry, waits
 from .definition import Node
 from .draft import Draft
-from .model import (
-    Decision,
-    Json,
-    ProbeAbsent,
-    ProbeAnswer,
-    ProbeError,
-    ProbeFailed,
-    ProbeFound,
-    ProbeInProgress,
-    Settled,
-    Step,
-)
+from .facts import ProbeAbsent, ProbeAnswer, ProbeError, ProbeFailed, ProbeFound, ProbeInProgress
+from .model import Decision, Json, Settled, Step
 from .words import OUTCOME_UNKNOWN, clean, clean_code
 
 Repair: TypeAlias = Literal["NONE", "MARK_AS_SUCCESS", "RETRY", "ESCALATE", "FAIL"]

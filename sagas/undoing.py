@@ -8,7 +8,8 @@ from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 from . import retry
 from .definition import Node
 from .draft import Draft
-from .model import Decision, Step, TryFailed
+from .facts import TryFailed
+from .model import Decision, Step
 
 
 def stop(draft: Draft, code: str) -> None:

@@ -10,7 +10,8 @@ from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
 from . import failing, forward, retry, settling, waits
 from .definition import Node
 from .draft import Draft
-from .model import Decision, Json, ProbeAbsent, ProbeAnswer, ProbeFailed, ProbeFound, Step
+from .facts import ProbeAbsent, ProbeAnswer, ProbeFailed, ProbeFound
+from .model import Decision, Json, Step
 from .settling import REARM_CAP
 from .words import MATCH_FAILED, SIGNAL_INVALID, WAIT_TIMEOUT, clean, clean_code
 

@@ -16,7 +16,8 @@ from ..schemas.states import (
 from . import failing, forward, retry, settling, undoing, waiting, waits
 from .definition import Node
 from .draft import Draft
-from .model import Decision, Stale, Step
+from .facts import Stale
+from .model import Decision, Step
 from .transitions import fits
 from .words import HARD_TIMEOUT, OUTCOME_UNKNOWN, WAIT_TIMEOUT, WORKER_LOST
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from milepost import Context, Event, Repeat, Retry, RunRef, Saga, StateError, Then
 from milepost.consumers.changes import Change
-from milepost.sagas.model import Claim, Succeeded, Wake
+from milepost.sagas.facts import Claim, Succeeded, Wake
 from milepost.schemas.messages import ResumeMessage, TimerMessage
 from pydantic import BaseModel
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from milepost.sagas.definition import Definition
-from milepost.sagas.model import Claim, Fact, Signalled, Start, Succeeded, Wake
+from milepost.sagas.facts import Claim, Fact, Signalled, Start, Succeeded, Wake
 from milepost.schemas.options import Repeat, Then
 from milepost.schemas.states import RunState, StepKind, StepState
 

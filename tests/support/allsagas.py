@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from milepost.sagas.definition import Definition
-from milepost.sagas.model import (
+from milepost.sagas.facts import (
     Claim,
     Fact,
     HandedBack,
@@ -21,12 +21,12 @@ from milepost.sagas.model import (
     Signalled,
     Stale,
     Start,
-    Step,
     Succeeded,
     TryFailed,
     Verdict,
     Wake,
 )
+from milepost.sagas.model import Step
 from milepost.schemas.options import Found, OnTimeout, Probe, Repeat, Retry, Then
 
 from tests.support.sagas import (

@@ -9,24 +9,21 @@ from uuid import UUID
 
 from milepost.sagas.decide import decide, then_claim
 from milepost.sagas.definition import Definition
-from milepost.sagas.model import (
+from milepost.sagas.facts import (
     Claim,
-    Decision,
     Fact,
     HandedBack,
-    Limits,
     ProbeAnswer,
     Probed,
-    Run,
     Signalled,
     Stale,
     Start,
-    Step,
     Succeeded,
     TryFailed,
     Verdict,
     Wake,
 )
+from milepost.sagas.model import Decision, Limits, Run, Step
 from milepost.sagas.nodes import Step as StepNode
 from milepost.sagas.saga import Saga
 from milepost.schemas.events import Event

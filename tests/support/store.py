@@ -10,7 +10,8 @@ from uuid import UUID
 
 from milepost.sagas.decide import decide, then_claim
 from milepost.sagas.definition import Definition
-from milepost.sagas.model import Decision, Fact, Run, Signalled, Start, Succeeded
+from milepost.sagas.facts import Fact, Signalled, Start, Succeeded
+from milepost.sagas.model import Decision, Run
 from milepost.schemas.states import StepKind
 
 from tests.support.providers import Ledger

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from milepost.sagas.definition import Node
-from milepost.sagas.model import (
+from milepost.sagas.facts import (
     Claim,
     Fact,
     HandedBack,
@@ -21,11 +21,11 @@ from milepost.sagas.model import (
     ProbeInProgress,
     Stale,
     Start,
-    Step,
     Succeeded,
     TryFailed,
     Wake,
 )
+from milepost.sagas.model import Step
 from milepost.schemas.options import Repeat
 from milepost.schemas.states import HELD_STEP_STATES, StepKind, StepState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from milepost.sagas.model import (
+from milepost.sagas.facts import (
     ProbeAbsent,
     ProbeAnswer,
     Probed,
@@ -14,8 +14,8 @@ from milepost.sagas.model import (
     ProbeFound,
     ProbeInProgress,
     Wake,
-    Work,
 )
+from milepost.sagas.model import Work
 from milepost.schemas.options import Then
 from milepost.schemas.states import RunState, StepState
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from milepost.sagas.model import Claim, ProbeError, ProbeFailed, ProbeFound, Verdict, Work
+from milepost.sagas.facts import Claim, ProbeError, ProbeFailed, ProbeFound, Verdict
+from milepost.sagas.model import Work
 from milepost.schemas.options import Repeat, Retry, Then
 from milepost.schemas.states import RunState, StepState
 

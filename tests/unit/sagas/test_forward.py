@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from milepost.sagas.model import Claim, Start, Succeeded, TryFailed, Wake, Work
+from milepost.sagas.facts import Claim, Start, Succeeded, TryFailed, Wake
+from milepost.sagas.model import Work
 from milepost.schemas.states import RunState, StepKind, StepState
 
 from tests.support.sagas import LIMITS, NOW, OTHER, WORKER, Play, add_step, add_tx, flow, new_saga

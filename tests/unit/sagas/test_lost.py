@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from milepost.sagas.model import Claim, Wake, Work
+from milepost.sagas.facts import Claim, Wake
+from milepost.sagas.model import Work
 from milepost.schemas.options import Repeat, Retry
 from milepost.schemas.states import RunState, StepState
 
@@ -78,7 +79,7 @@ def test_stale_of_another_fence_is_ignored() -> None:
     play.claim("work")
     play.lose("work")
     play.claim("work")
-    from milepost.sagas.model import Stale
+    from milepost.sagas.facts import Stale
 
     assert play.send(Stale("work", 1, NOW)).answer == "ignored"
     assert play.state("work") is StepState.RUNNING

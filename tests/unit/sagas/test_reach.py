@@ -11,12 +11,8 @@ import pytest
 from milepost.sagas import transitions
 from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
-from milepost.sagas.model import (
-    Fact,
-    Run,
-    Start,
-    Wake,
-)
+from milepost.sagas.facts import Fact, Start, Wake
+from milepost.sagas.model import Run
 from milepost.schemas.options import Found, Probe, Retry, Then
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind
 

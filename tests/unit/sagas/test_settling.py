@@ -5,15 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from milepost.sagas.model import (
-    ProbeAbsent,
-    Probed,
-    ProbeError,
-    ProbeFailed,
-    ProbeFound,
-    ProbeInProgress,
-    Work,
-)
+from milepost.sagas.facts import ProbeAbsent, Probed, ProbeError, ProbeFailed, ProbeFound, ProbeInProgress
+from milepost.sagas.model import Work
 from milepost.schemas.options import Repeat, Retry
 from milepost.schemas.states import RunState, StepState
 
@@ -182,7 +175,7 @@ def test_a_probe_handed_back_is_sent_again() -> None:
 def test_a_second_prober_gets_nothing() -> None:
     play = unknown()
     play.claim("charge")
-    from milepost.sagas.model import Claim
+    from milepost.sagas.facts import Claim
 
     assert play.send(Claim("charge", OTHER)).claimed is None
 

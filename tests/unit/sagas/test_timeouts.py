@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from milepost.sagas.model import (
-    OpenWait,
-    Signalled,
-    Wake,
-)
+from milepost.sagas.facts import Signalled, Wake
+from milepost.sagas.model import OpenWait
 from milepost.schemas.options import Then
 from milepost.schemas.states import RunState, StepState
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from milepost.sagas.model import Claim, ProbeFound, TryFailed, Verdict, Work
+from milepost.sagas.facts import Claim, ProbeFound, TryFailed, Verdict
+from milepost.sagas.model import Work
 from milepost.schemas.options import Repeat, Retry, Then
 from milepost.schemas.states import RunState, StepKind, StepState
 
@@ -70,7 +71,7 @@ def test_a_late_success_does_not_restart_a_run_that_is_stopping() -> None:
     zombie = play.claim("two").fence
     play.lose("two")
     play.fail("two", "fatal")
-    from milepost.sagas.model import Succeeded
+    from milepost.sagas.facts import Succeeded
 
     late = play.send(Succeeded("two", zombie, {"id": "late"}))
     assert late.answer == "ignored"

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from milepost.sagas.model import (
-    OpenWait,
-    Signalled,
-)
+from milepost.sagas.facts import Signalled
+from milepost.sagas.model import OpenWait
 from milepost.schemas.options import Then
 from milepost.schemas.states import RunState, StepState
 

@@ -1,0 +1,144 @@
+"""Facts: what may have happened to a run. `decide` answers each of them in every state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+from uuid import UUID
+
+from .model import Json
+
+Verdict: TypeAlias = Literal["retry", "fatal", "unknown", "not_sent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The run has just been made; nothing of it exists yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker with a free slot wants the step (or its probe, or its undo)."""
+
+    step: str
+    worker: UUID
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The try under this fence returned."""
+
+    step: str
+    fence: int
+    result: Json = None
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TryFailed:
+    """The try under this fence raised.
+
+    Attributes:
+        verdict: retry = transient; fatal = a definite no, nothing happened; unknown = may have happened;
+            not_sent = certainly never left.
+        retry_after: What the other side asked for.
+    """
+
+    step: str
+    fence: int
+    verdict: Verdict
+    code: str
+    message: str
+    retry_after: timedelta | None = None
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """A stopping worker gives the step back before the user's function was called."""
+
+    step: str
+    fence: int
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The lease of the worker that holds the step under this fence ended at `lease_ended_at`."""
+
+    step: str
+    fence: int
+    lease_ended_at: datetime
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """`wake_at` has come; `step` is None for the run itself."""
+
+    step: str | None
+    generation: int
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    """The wait of this generation has been matched with a signal, whose body is `payload`."""
+
+    step: str
+    generation: int
+    payload: Mapping[str, Json]
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFound:
+    """The probe found the effect and its result."""
+
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAbsent:
+    """The probe found nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeInProgress:
+    """The other side still works on it."""
+
+    ask_again: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFailed:
+    """The other side says it failed for good."""
+
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeError:
+    """The probe itself raised: nothing was learned."""
+
+    code: str
+    message: str
+
+
+ProbeAnswer: TypeAlias = ProbeFound | ProbeAbsent | ProbeInProgress | ProbeFailed | ProbeError
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The probe (or the settling repeat of a SAFE step) under this fence answered."""
+
+    step: str
+    fence: int
+    answer: ProbeAnswer
+    iteration: str = ""
+
+
+Fact: TypeAlias = Start | Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed
