@@ -177,9 +177,9 @@ class Assembly:
         )
 
     def _timing(self) -> GroupOptions:
-        """A member that is gone loses its partitions when its lease would end, within what brokers allow."""
+        """A member that is gone loses its partitions about when its lease ends, but after 15 s at the latest."""
         lease = self.service.settings.lease
-        return GroupOptions(session_timeout=min(max(lease, timedelta(seconds=6)), timedelta(seconds=45)))
+        return GroupOptions(session_timeout=min(max(lease, timedelta(seconds=6)), timedelta(seconds=15)))
 
     def _workers(self) -> list[Role]:
         service, settings = self.service, self.service.settings
