@@ -29,6 +29,7 @@ from typing import Any, Literal, Protocol, TypedDict
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import KafkaConnectionError
 from faststream.kafka import KafkaBroker
 from faststream.kafka.message import FAKE_CONSUMER, KafkaMessage
 from faststream.middlewares import AckPolicy
@@ -207,11 +208,11 @@ class GroupSession:
         consumer = self.consumer
         closing = asyncio.create_task(self._broker.stop(), name="milepost leave")
         await asyncio.wait({closing}, timeout=within)
-        if closing.done() and not closing.cancelled() and closing.exception() is None:
-            return
-        if consumer is not None:
-            await _cut(consumer, closing)
-        await _ended(closing)
+        if not closing.done() or closing.cancelled() or closing.exception() is not None:
+            if consumer is not None:
+                await _cut(consumer, closing)
+            await _ended(closing)
+        _hang_up(consumer)
 
     async def _receive(self, raws: Sequence[Any]) -> None:
         try:
@@ -279,6 +280,19 @@ async def _cut(consumer: Any, closing: asyncio.Task[Any]) -> None:
             step = asyncio.ensure_future(act())
             await asyncio.wait({step}, timeout=1.0)
             await _ended(step)
+
+
+async def _refuse(*_: object, **__: object) -> None:
+    raise KafkaConnectionError("this consumer is closed")
+
+
+def _hang_up(consumer: Any) -> None:
+    """Close what a late commit or look-up has connected meanwhile, and let nothing connect any more."""
+    client = getattr(consumer, "_client", None)
+    if client is not None:
+        client._get_conn = _refuse
+        for connection in list(client._conns.values()):
+            connection.close()
 
 
 async def _ended(task: asyncio.Future[Any] | None) -> None:
