@@ -73,6 +73,8 @@ async def test_events_are_applied_once_although_the_topic_has_copies(
     assert (await committed(kafka, topic))[0] == 10 + 5 + 25 + 1
 
 
+# aiokafka leaves a socket to the collector when a member is stopped in the middle of a join: known, and open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_two_consumers_of_a_group_and_a_forced_rebalance_apply_each_event_once(
     kafka: str, topic: str, database: Database, effects: Effects
 ) -> None:
@@ -99,9 +101,14 @@ async def test_two_consumers_of_a_group_and_a_forced_rebalance_apply_each_event_
                 stop.ask(now=True)
         async with running(member()):
             await until(done, within=60, what="all events applied")
+
+            async def all_committed() -> bool:
+                return sum((await committed(kafka, topic)).values()) == 600
+
+            # Offsets follow their effects; a stop in between may leave them to the next owner.
+            await until(all_committed, within=30, what="all offsets committed")
     counts = Counter(await effects.orders())
     assert counts == Counter(expected)
-    assert sum((await committed(kafka, topic)).values()) == 600
     assert await effects.value("SELECT count(*) FROM milepost.dead_letter") == 0
 
 
