@@ -18,10 +18,10 @@ LOCKER := uv==0.13.9
 unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP MYPYPATH VIRTUAL_ENV
 unexport PIP_TARGET PIP_PREFIX PIP_USER PIP_REQUIRE_VIRTUALENV PIP_CONSTRAINT PYTEST_ADDOPTS
 
-.PHONY: help venv demo test check bench chaos jaeger lock wheel clean
+.PHONY: help venv demo test check bench chaos jaeger test-debezium lock wheel clean
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 venv: ## The virtual environment build/venv with the locked packages
 	@$(call python,.ci/make_venv.py)
@@ -46,6 +46,9 @@ bench: venv ## Throughput beside raw clients and plain ways, variants in turns
 
 chaos: venv ## Only the tests that kill processes and servers
 	@$(BIN)/python -m pytest tests/chaos
+
+test-debezium: venv ## Debezium's outbox event router on the same table, in Kafka Connect (first time: fetches both)
+	@MILEPOST_DEBEZIUM=1 $(BIN)/python -m pytest tests/debezium
 
 jaeger: venv ## The demo with traces in Jaeger, checked through its query API (first time: builds Jaeger)
 	@$(BIN)/python -m milepost.examples.shop.traced

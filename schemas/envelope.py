@@ -17,7 +17,12 @@ from .ids import event_identity
 
 CONTENT_JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
+#: One header that holds all of a record's headers as JSON: Debezium's outbox event router can carry a column
+#: only into one header. See docs/debezium.md.
+PACKED = "milepost-headers"
 
+#: What is read beside ce_* headers.
+_PLAIN = frozenset({"content-type", "traceparent", "tracestate"})
 #: Attributes that are stored, or sent on with what the event causes.
 _NAMES = ("type", "source", "id", "tenant", "correlationid", "causationid")
 
@@ -152,7 +157,9 @@ def _text_headers(record: Record) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in record.headers:
         lower = name.lower()
-        if not (lower.startswith("ce_") or lower in {"content-type", "traceparent", "tracestate"}):
+        if lower == PACKED:
+            headers = _packed(value) | headers
+        if not (lower.startswith("ce_") or lower in _PLAIN):
             continue
         try:
             text = (value or b"").decode()
@@ -164,6 +171,20 @@ def _text_headers(record: Record) -> dict[str, str]:
             raise NotAnEvent("BAD_HEADER", "the record has two different ce_id headers")
         headers[lower] = text
     return headers
+
+
+def _packed(value: bytes | None) -> dict[str, str]:
+    try:
+        found: Any = json.loads(value or b"")
+    except (ValueError, RecursionError) as error:
+        raise NotAnEvent("BAD_HEADER", f"header {PACKED} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise NotAnEvent("BAD_HEADER", f"header {PACKED} is no JSON object")
+    return {
+        name.lower(): text
+        for name, text in found.items()
+        if isinstance(text, str) and (name.lower().startswith("ce_") or name.lower() in _PLAIN)
+    }
 
 
 def _structured(record: Record) -> tuple[dict[str, str], bytes]:
