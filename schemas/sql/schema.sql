@@ -383,3 +383,144 @@ BEGIN
     END IF;
 END
 $$;
+-- (to be written)
+SELECT;
+-- (to be written)
+SELECT;
+-- (to be written)
+SELECT;
+-- Webhooks: verified and stored before the provider hears 2xx, turned into events later.
+
+-- The first body of a provider's event counts; conflicts tells how often another one came under the same id. A row is
+-- live while it is to be worked on: RECEIVED until it is taken, PROCESSING until the lease of whoever took it ends.
+CREATE TABLE milepost.webhook (
+    id uuid PRIMARY KEY,
+    tenant text NOT NULL DEFAULT '',
+    service text NOT NULL,
+    provider text NOT NULL,
+    event_id text NOT NULL,
+    path text NOT NULL,
+    headers jsonb NOT NULL,
+    body bytea NOT NULL,
+    fingerprint bytea NOT NULL,
+    traceparent text,
+    state text NOT NULL DEFAULT 'RECEIVED'
+        CHECK (state IN ('RECEIVED', 'PROCESSING', 'PROCESSED', 'FAILED', 'IGNORED')),
+    fence bigint NOT NULL DEFAULT 0,
+    attempts integer NOT NULL DEFAULT 0,
+    code text,
+    message text,
+    published uuid,
+    repeats integer NOT NULL DEFAULT 0,
+    conflicts integer NOT NULL DEFAULT 0,
+    conflict_at timestamptz,
+    received_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    finished_at timestamptz,
+    wake_at timestamptz,
+    CHECK ((state IN ('RECEIVED', 'PROCESSING')) = (wake_at IS NOT NULL)),
+    CHECK ((state IN ('RECEIVED', 'PROCESSING')) = (finished_at IS NULL)),
+    CHECK (published IS NULL OR state = 'PROCESSED'),
+    UNIQUE (tenant, provider, event_id)
+);
+CREATE INDEX webhook_wake_idx ON milepost.webhook (service, wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX webhook_failed_idx ON milepost.webhook (received_at) WHERE state = 'FAILED';
+CREATE INDEX webhook_finished_idx ON milepost.webhook (finished_at) WHERE finished_at IS NOT NULL;
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.webhook TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.webhook TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Operations: the idempotency records of `once` and of the HTTP middleware. Of the request only a hash is kept.
+
+-- wake_at is the end of the lease of a RUNNING one, and the next reminder of an UNKNOWN one. doubt_at is since when
+-- nothing of an earlier try can be on its way any more. expires_at is when the record may be forgotten: never while
+-- forgetting it could repeat an effect.
+CREATE TABLE milepost.operation (
+    tenant text NOT NULL DEFAULT '',
+    kind text NOT NULL,
+    key text NOT NULL,
+    id uuid NOT NULL UNIQUE,
+    service text NOT NULL,
+    fingerprint bytea NOT NULL,
+    repeat text NOT NULL CHECK (repeat IN ('safe', 'ask_first', 'never')),
+    state text NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'SUCCEEDED', 'FAILED_FINAL', 'UNKNOWN')),
+    fence bigint NOT NULL DEFAULT 1,
+    attempts integer NOT NULL DEFAULT 1,
+    doubt_at timestamptz,
+    result jsonb,
+    response_code integer,
+    response_headers jsonb,
+    response_body bytea,
+    resource_type text,
+    resource_id text,
+    code text,
+    message text,
+    created_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    updated_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    wake_at timestamptz,
+    expires_at timestamptz,
+    PRIMARY KEY (tenant, kind, key),
+    CHECK ((state IN ('RUNNING', 'UNKNOWN')) = (wake_at IS NOT NULL)),
+    CHECK (state IN ('RUNNING', 'UNKNOWN') OR expires_at IS NOT NULL),
+    CHECK (state <> 'UNKNOWN' OR expires_at IS NULL),
+    CHECK (state <> 'FAILED_FINAL' OR code IS NOT NULL)
+);
+CREATE INDEX operation_wake_idx ON milepost.operation (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX operation_expires_idx ON milepost.operation (expires_at) WHERE expires_at IS NOT NULL;
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.operation TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.operation TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Participants: what became of every operation that a command asked for.
+
+-- One row per direction of an operation. A DONE or REFUSED row keeps the reply, so that another attempt of the command
+-- is answered without the effect. An undo that comes first leaves two rows: its own, and the do's as BLOCKED, which
+-- refuses the late do.
+CREATE TABLE milepost.barrier (
+    consumer text NOT NULL,
+    tenant text NOT NULL DEFAULT '',
+    run text NOT NULL,
+    step text NOT NULL,
+    direction text NOT NULL CHECK (direction IN ('do', 'undo')),
+    outcome text NOT NULL CHECK (outcome IN ('PENDING', 'DONE', 'REFUSED', 'BLOCKED', 'NOTHING_TO_UNDO')),
+    command text NOT NULL,
+    fingerprint bytea NOT NULL,
+    reply_key text,
+    reply_type text,
+    reply_payload bytea,
+    reply_headers text,
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    CHECK ((outcome IN ('PENDING', 'BLOCKED')) = (reply_headers IS NULL)),
+    CHECK (outcome <> 'BLOCKED' OR direction = 'do'),
+    CHECK (outcome <> 'NOTHING_TO_UNDO' OR direction = 'undo'),
+    PRIMARY KEY (consumer, tenant, run, step, direction)
+);
+CREATE INDEX barrier_at_idx ON milepost.barrier (at);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.barrier TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.barrier TO milepost_runtime;
+    END IF;
+END
+$$;
+-- (to be written)
+SELECT;
+-- (to be written)
+SELECT;
