@@ -109,6 +109,9 @@ CREATE TABLE milepost.hold (
     PRIMARY KEY (scope, topic, key)
 );
 
+-- n is the letter's short name, and the order in which letters of a held key are worked off; held_key is the key that
+-- the letter holds or waits behind, as in hold.key. asked_by is who wants it handled again; tries counts those of this
+-- redrive, each committed before it begins. The relay works its own letters (stage RELAY) off and asks nobody.
 CREATE TABLE milepost.dead_letter (
     id uuid PRIMARY KEY,
     tenant text NOT NULL DEFAULT '',
@@ -129,10 +132,38 @@ CREATE TABLE milepost.dead_letter (
     first_failed_at timestamptz NOT NULL,
     last_failed_at timestamptz NOT NULL,
     recoverable boolean NOT NULL,
-    status text NOT NULL DEFAULT 'OPEN' CHECK (status IN ('OPEN', 'RETRY_PENDING', 'RESOLVED', 'IGNORED'))
+    status text NOT NULL DEFAULT 'OPEN' CHECK (status IN ('OPEN', 'RETRY_PENDING', 'RESOLVED', 'IGNORED')),
+    n bigint GENERATED ALWAYS AS IDENTITY,
+    held_key bytea,
+    tries integer NOT NULL DEFAULT 0,
+    asked_at timestamptz,
+    asked_by text,
+    resolved_at timestamptz,
+    resolved_by text,
+    CONSTRAINT dead_letter_asked_check CHECK (
+        stage = 'RELAY' OR status <> 'RETRY_PENDING' OR (asked_at IS NOT NULL AND asked_by IS NOT NULL)),
+    CONSTRAINT dead_letter_resolved_check CHECK (
+        stage = 'RELAY' OR (status IN ('RESOLVED', 'IGNORED')) = (resolved_at IS NOT NULL AND resolved_by IS NOT NULL)),
+    CONSTRAINT dead_letter_closed_check CHECK (
+        resolved_at IS NULL OR status IN ('RESOLVED', 'IGNORED'))
 );
 CREATE INDEX dead_letter_open_idx ON milepost.dead_letter (scope, topic, first_failed_at)
     WHERE status IN ('OPEN', 'RETRY_PENDING');
+CREATE UNIQUE INDEX dead_letter_n_idx ON milepost.dead_letter (n);
+CREATE INDEX dead_letter_pending_idx ON milepost.dead_letter (scope, n) WHERE status = 'RETRY_PENDING';
+CREATE INDEX dead_letter_held_idx ON milepost.dead_letter (scope, topic, held_key, n)
+    WHERE held_key IS NOT NULL AND status IN ('OPEN', 'RETRY_PENDING');
+
+-- How a letter failed before it failed as dead_letter says now; kept when it is redriven.
+CREATE TABLE milepost.letter_failure (
+    letter_id uuid NOT NULL,
+    attempts integer NOT NULL,
+    at timestamptz NOT NULL,
+    code text NOT NULL,
+    message text NOT NULL,
+    asked_by text,
+    PRIMARY KEY (letter_id, attempts)
+);
 
 CREATE TABLE milepost.signal (
     id uuid PRIMARY KEY,
