@@ -109,9 +109,6 @@ CREATE TABLE milepost.hold (
     PRIMARY KEY (scope, topic, key)
 );
 
--- n is the letter's short name, and the order in which letters of a held key are worked off; held_key is the key that
--- the letter holds or waits behind, as in hold.key. asked_by is who wants it handled again; tries counts those of this
--- redrive, each committed before it begins. The relay works its own letters (stage RELAY) off and asks nobody.
 CREATE TABLE milepost.dead_letter (
     id uuid PRIMARY KEY,
     tenant text NOT NULL DEFAULT '',
@@ -132,38 +129,10 @@ CREATE TABLE milepost.dead_letter (
     first_failed_at timestamptz NOT NULL,
     last_failed_at timestamptz NOT NULL,
     recoverable boolean NOT NULL,
-    status text NOT NULL DEFAULT 'OPEN' CHECK (status IN ('OPEN', 'RETRY_PENDING', 'RESOLVED', 'IGNORED')),
-    n bigint GENERATED ALWAYS AS IDENTITY,
-    held_key bytea,
-    tries integer NOT NULL DEFAULT 0,
-    asked_at timestamptz,
-    asked_by text,
-    resolved_at timestamptz,
-    resolved_by text,
-    CONSTRAINT dead_letter_asked_check CHECK (
-        stage = 'RELAY' OR status <> 'RETRY_PENDING' OR (asked_at IS NOT NULL AND asked_by IS NOT NULL)),
-    CONSTRAINT dead_letter_resolved_check CHECK (
-        stage = 'RELAY' OR (status IN ('RESOLVED', 'IGNORED')) = (resolved_at IS NOT NULL AND resolved_by IS NOT NULL)),
-    CONSTRAINT dead_letter_closed_check CHECK (
-        resolved_at IS NULL OR status IN ('RESOLVED', 'IGNORED'))
+    status text NOT NULL DEFAULT 'OPEN' CHECK (status IN ('OPEN', 'RETRY_PENDING', 'RESOLVED', 'IGNORED'))
 );
 CREATE INDEX dead_letter_open_idx ON milepost.dead_letter (scope, topic, first_failed_at)
     WHERE status IN ('OPEN', 'RETRY_PENDING');
-CREATE UNIQUE INDEX dead_letter_n_idx ON milepost.dead_letter (n);
-CREATE INDEX dead_letter_pending_idx ON milepost.dead_letter (scope, n) WHERE status = 'RETRY_PENDING';
-CREATE INDEX dead_letter_held_idx ON milepost.dead_letter (scope, topic, held_key, n)
-    WHERE held_key IS NOT NULL AND status IN ('OPEN', 'RETRY_PENDING');
-
--- How a letter failed before it failed as dead_letter says now; kept when it is redriven.
-CREATE TABLE milepost.letter_failure (
-    letter_id uuid NOT NULL,
-    attempts integer NOT NULL,
-    at timestamptz NOT NULL,
-    code text NOT NULL,
-    message text NOT NULL,
-    asked_by text,
-    PRIMARY KEY (letter_id, attempts)
-);
 
 CREATE TABLE milepost.signal (
     id uuid PRIMARY KEY,
@@ -418,8 +387,57 @@ $$;
 SELECT;
 -- (to be written)
 SELECT;
--- (to be written)
-SELECT;
+-- Dead letters can be redriven and ignored.
+
+-- n is the letter's short name, and the order in which letters of a held key are worked off; held_key is the key that
+-- the letter holds or waits behind, as in hold.key. asked_by is who wants it handled again; tries counts those of this
+-- redrive, each committed before it begins.
+ALTER TABLE milepost.dead_letter
+    ADD COLUMN n bigint GENERATED ALWAYS AS IDENTITY,
+    ADD COLUMN held_key bytea,
+    ADD COLUMN tries integer NOT NULL DEFAULT 0,
+    ADD COLUMN asked_at timestamptz,
+    ADD COLUMN asked_by text,
+    ADD COLUMN resolved_at timestamptz,
+    ADD COLUMN resolved_by text;
+
+-- Letters of the relay (stage RELAY) are worked off by the relay, which asks nobody.
+ALTER TABLE milepost.dead_letter
+    ADD CONSTRAINT dead_letter_asked_check CHECK (
+        stage = 'RELAY' OR status <> 'RETRY_PENDING' OR (asked_at IS NOT NULL AND asked_by IS NOT NULL)),
+    ADD CONSTRAINT dead_letter_resolved_check CHECK (
+        stage = 'RELAY' OR (status IN ('RESOLVED', 'IGNORED')) = (resolved_at IS NOT NULL AND resolved_by IS NOT NULL)),
+    ADD CONSTRAINT dead_letter_closed_check CHECK (
+        resolved_at IS NULL OR status IN ('RESOLVED', 'IGNORED'));
+
+CREATE UNIQUE INDEX dead_letter_n_idx ON milepost.dead_letter (n);
+CREATE INDEX dead_letter_pending_idx ON milepost.dead_letter (scope, n) WHERE status = 'RETRY_PENDING';
+CREATE INDEX dead_letter_held_idx ON milepost.dead_letter (scope, topic, held_key, n)
+    WHERE held_key IS NOT NULL AND status IN ('OPEN', 'RETRY_PENDING');
+
+-- How a letter failed before it failed as dead_letter says now; kept when it is redriven.
+CREATE TABLE milepost.letter_failure (
+    letter_id uuid NOT NULL,
+    attempts integer NOT NULL,
+    at timestamptz NOT NULL,
+    code text NOT NULL,
+    message text NOT NULL,
+    asked_by text,
+    PRIMARY KEY (letter_id, attempts)
+);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.letter_failure TO milepost_owner;
+        GRANT ALL ON SEQUENCE milepost.dead_letter_n_seq TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.letter_failure TO milepost_runtime;
+        GRANT USAGE ON SEQUENCE milepost.dead_letter_n_seq TO milepost_runtime;
+    END IF;
+END
+$$;
 -- Webhooks: verified and stored before the provider hears 2xx, turned into events later.
 
 -- The first body of a provider's event counts; conflicts tells how often another one came under the same id. A row is
@@ -551,7 +569,53 @@ BEGIN
     END IF;
 END
 $$;
--- (to be written)
-SELECT;
--- (to be written)
-SELECT;
+-- Replays: what each is to read, how far it has come, and what it has found; one that was interrupted goes on from here.
+
+-- begins, ends, live and nexts are offsets by partition: {"0": 120}. live is how far the consumer had come when it began.
+CREATE TABLE milepost.replay (
+    id uuid PRIMARY KEY,
+    consumer text NOT NULL,
+    topic text NOT NULL,
+    apply boolean NOT NULL,
+    begins jsonb NOT NULL,
+    ends jsonb NOT NULL,
+    live jsonb NOT NULL,
+    floor timestamptz NOT NULL,
+    nexts jsonb NOT NULL,
+    counts jsonb NOT NULL DEFAULT '{}',
+    unidentified bigint NOT NULL DEFAULT 0,
+    report_bytes bigint NOT NULL DEFAULT 0,
+    started_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    finished_at timestamptz
+);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.replay TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.replay TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Retention: when each kind of row was last walked, and since when it is remembered.
+
+-- purged_below is committed before the first row is removed, and never goes back, whatever the settings say later.
+CREATE TABLE milepost.retention (
+    kind text PRIMARY KEY,
+    purged_below timestamptz NOT NULL,
+    at timestamptz NOT NULL DEFAULT milepost.clock()
+);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.retention TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.retention TO milepost_runtime;
+    END IF;
+END
+$$;
