@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote
 
-from pydantic import AfterValidator, BeforeValidator, PostgresDsn, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PostgresDsn,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .errors import StartError
+from .masking import mask_url
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -34,6 +47,12 @@ def _positive(value: timedelta) -> timedelta:
 
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(_positive)]
+KafkaSecurity = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+#: Largest body of an event in bytes, unless MILEPOST_MAX_EVENT_BYTES says otherwise. Kafka's default limit of a record
+#: batch is 1,048,588 bytes; the rest is for key, headers and framing.
+MAX_EVENT_BYTES = 1_000_000
 
 
 class Settings(BaseSettings):
@@ -42,6 +61,14 @@ class Settings(BaseSettings):
     Attributes:
         database_url: PostgreSQL, as postgresql://user:password@host:port/database.
         kafka: Bootstrap servers, host:port, comma-separated.
+        kafka_security: How to talk to Kafka: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+        kafka_ca: File with the certificates (PEM) that Kafka's is checked against; the system's when not set.
+        kafka_cert: File with this client's certificate (PEM), where the broker asks for one.
+        kafka_key: File with its private key, when that is not in the same file.
+        kafka_key_password: Password of that key.
+        kafka_mechanism: SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        kafka_user: SASL user.
+        kafka_password: Its password.
         lease: How long a worker or relay owns its work without renewing; renewed at a third.
         grace: How long a stopping process may finish what it has begun; keep it under the platform's kill.
         step_concurrency: Steps at once per process and queue.
@@ -49,15 +76,34 @@ class Settings(BaseSettings):
         nudge: First wait before a step that nobody claimed is announced again; doubles.
         keep_outbox: How long sent rows stay in the outbox.
         keep_inbox: How long applied event ids are remembered.
+        keep_signals: How long a signal is kept after it was matched or has expired.
+        keep_letters: How long a dead letter is kept after it was resolved or ignored; open ones stay.
+        keep_webhooks: How long a webhook is kept after it was processed or ignored; its event id is known so long.
+        keep_replays: How long the progress of a replay is kept.
+        redrive_within: Longest time in which a dead letter is redriven; the inbox remembers that much longer.
         create_topics: Create missing event topics too; internal topics are always created.
         pooler: "transaction" behind a transaction-mode pooler: no prepared statements.
+        max_event_bytes: Largest body of an event, in bytes.
         max_result_bytes: Largest result of a step, in bytes of JSON.
+        health: host:port at which `serve` answers GET /live and GET /ready; off when not set.
+        stuck_after: `serve` ends when one of its readers has been red for so long though both servers answer.
     """
 
-    model_config = SettingsConfigDict(env_prefix="MILEPOST_", extra="ignore", frozen=True)
+    # The values would be in the text of a validation error, and passwords are among them.
+    model_config = SettingsConfigDict(
+        env_prefix="MILEPOST_", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     database_url: PostgresDsn
     kafka: str = "localhost:9092"
+    kafka_security: KafkaSecurity = "PLAINTEXT"
+    kafka_ca: Path | None = None
+    kafka_cert: Path | None = None
+    kafka_key: Path | None = None
+    kafka_key_password: SecretStr | None = None
+    kafka_mechanism: KafkaMechanism = "SCRAM-SHA-512"
+    kafka_user: str | None = None
+    kafka_password: SecretStr | None = None
     lease: Duration = timedelta(seconds=30)
     grace: Duration = timedelta(seconds=25)
     step_concurrency: int = 100
@@ -65,9 +111,17 @@ class Settings(BaseSettings):
     nudge: Duration = timedelta(seconds=10)
     keep_outbox: Duration = timedelta(days=7)
     keep_inbox: Duration = timedelta(days=30)
+    keep_signals: Duration = timedelta(days=30)
+    keep_letters: Duration = timedelta(days=90)
+    keep_webhooks: Duration = timedelta(days=90)
+    keep_replays: Duration = timedelta(days=7)
+    redrive_within: Duration = timedelta(days=14)
     create_topics: bool = False
     pooler: Literal["none", "transaction"] = "none"
+    max_event_bytes: int = Field(default=MAX_EVENT_BYTES, gt=0)
     max_result_bytes: int = 65_536
+    health: str | None = None
+    stuck_after: Duration = timedelta(minutes=15)
 
     @property
     def dsn(self) -> str:
@@ -76,11 +130,43 @@ class Settings(BaseSettings):
 
     @property
     def sqlalchemy_url(self) -> str:
-        """The same database for SQLAlchemy: postgresql+asyncpg."""
-        return "postgresql+asyncpg://" + self._rest()
+        """The same database for SQLAlchemy: postgresql+asyncpg.
+
+        Parameters such as sslmode and sslrootcert go along in asyncpg's own `dsn`: SQLAlchemy hands parameters to
+        the driver as keywords, which takes neither of those two as one.
+        """
+        place, question, parameters = self._rest().partition("?")
+        user, at, hosts = place.partition("/")[0].rpartition("@")
+        several = hosts if "," in hosts else ""  # SQLAlchemy reads one host only
+        if not question and not several:
+            return f"postgresql+asyncpg://{place}"
+        place = f"{user}{at}/{place.partition('/')[2]}" if several else place
+        return f"postgresql+asyncpg://{place}?dsn={quote(f'postgresql://{several}?{parameters}', safe='')}"
 
     def _rest(self) -> str:
         return str(self.database_url).partition("://")[2]
+
+    @model_validator(mode="after")
+    def _kafka_is_whole(self) -> Self:
+        """Refuse Kafka settings that contradict each other: a password that nobody is sent, say."""
+        sasl, tls = self.kafka_security.startswith("SASL"), self.kafka_security.endswith("SSL")
+        login = {"KAFKA_USER": self.kafka_user, "KAFKA_PASSWORD": self.kafka_password}
+        files = {"KAFKA_CA": self.kafka_ca, "KAFKA_CERT": self.kafka_cert, "KAFKA_KEY": self.kafka_key}
+        where = f"MILEPOST_KAFKA_SECURITY={self.kafka_security}"
+        if sasl and (missing := [name for name, value in login.items() if not value]):
+            raise ValueError(f"{where} needs {_and(missing)}")
+        if not sasl and (unused := [name for name, value in login.items() if value]):
+            raise ValueError(f"{_and(unused)} is set and {where} sends none; say SASL_SSL")
+        if not tls and (unused := [name for name, value in files.items() if value]):
+            raise ValueError(f"{_and(unused)} is set and {where} is not encrypted; say SSL or SASL_SSL")
+        if self.kafka_key is not None and self.kafka_cert is None:
+            raise ValueError("MILEPOST_KAFKA_KEY needs MILEPOST_KAFKA_CERT")
+        return self
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Show the fields with the database's password masked; pydantic's own would print it."""
+        for name, value in super().__repr_args__():
+            yield name, mask_url(str(value)) if name == "database_url" else value
 
     @classmethod
     def from_env(cls) -> Self:
@@ -93,11 +179,35 @@ class Settings(BaseSettings):
             nothing: dict[str, Any] = {}
             return cls(**nothing)
         except ValidationError as error:
-            found = "; ".join(
-                f"MILEPOST_{'_'.join(str(part) for part in item['loc']).upper()}: {item['msg'].lower()}"
-                for item in error.errors()
-            )
             raise StartError(
                 "MP203",
-                f"settings: {found}. Set them in the environment; `milepost dev` prints working lines.",
+                f"settings: {what_is_wrong(error)}. Set them in the environment; `milepost dev` prints working lines.",
             ) from None
+
+
+def what_is_wrong(error: ValidationError) -> str:
+    """Return which variables are wrong and why, never what they hold."""
+    return "; ".join(
+        f"MILEPOST_{'_'.join(str(part) for part in item['loc']).upper()}: {item['msg'].lower()}"
+        if item["loc"]
+        else item["msg"].removeprefix("Value error, ")
+        for item in error.errors(include_input=False)
+    )
+
+
+def max_event_bytes() -> int:
+    """Return the largest body of an event, for `publish`, which has no settings at hand.
+
+    Raises:
+        StartError: MP203 when MILEPOST_MAX_EVENT_BYTES is no positive number.
+    """
+    text = os.environ.get("MILEPOST_MAX_EVENT_BYTES")
+    if text is None:
+        return MAX_EVENT_BYTES
+    if not text.strip().isdigit() or int(text) < 1:
+        raise StartError("MP203", "settings: MILEPOST_MAX_EVENT_BYTES: it is no positive number of bytes.")
+    return int(text)
+
+
+def _and(names: Iterable[str]) -> str:
+    return " and ".join(f"MILEPOST_{name}" for name in names)
