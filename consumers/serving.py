@@ -103,7 +103,7 @@ async def make_topics(service: Milepost, assembly: Assembly) -> None:
     Raises:
         StartError: MP208 when an event topic is missing and may not be created.
     """
-    kafka, events = service.settings.kafka, assembly.event_topics()
+    kafka, events = service.settings, assembly.event_topics()
     await ensure_topics(kafka, assembly.topics() + (events if service.settings.create_topics else []))
     missing = sorted(set(events) - (await describe(kafka, events)).keys()) if events else []
     if missing:

@@ -193,7 +193,7 @@ class Leader:
         await self._stop.wait(min(self._backoff.next(), max(0.0, self._lease.remaining())))
 
     async def _learn(self, topic: str, seqs: list[int], size: int) -> None:
-        limit = await topic_limit(self._settings.kafka, topic)
+        limit = await topic_limit(self._settings, topic)
         if limit is not None and limit < self._routing.limits.get(topic, size):
             self._routing.limits[topic] = limit
         elif len(seqs) > 1:
@@ -267,7 +267,7 @@ class Leader:
 
     @asynccontextmanager
     async def _producing(self) -> AsyncGenerator[Producer]:
-        producer = Producer(self._settings.kafka, clock=self._clock, delivery_timeout=self._limits.delivery)
+        producer = Producer(self._settings, clock=self._clock, delivery_timeout=self._limits.delivery)
         try:
             if await self._unless_stopped(producer.open()):
                 yield producer

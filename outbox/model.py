@@ -12,10 +12,8 @@ from uuid import UUID
 from ..schemas.envelope import event_headers
 from ..schemas.events import Event, key_of
 from ..schemas.ids import Clock, Ids
+from ..schemas.settings import MAX_EVENT_BYTES
 from .refusals import body_of, check_headers, check_texts, check_values, too_large
-
-#: Kafka's default limit of a record batch is 1,048,588 bytes; the rest is for key, headers and framing.
-MAX_EVENT_BYTES = 1_000_000
 
 Columns: TypeAlias = tuple[
     list[UUID],

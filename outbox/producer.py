@@ -27,6 +27,7 @@ from aiokafka.errors import (
 
 from ..schemas.ids import Clock
 from ..streams.kafka import quiet_client
+from ..streams.kafka_client import KafkaAt, client_arguments
 from .encode import BATCH_BYTES, Batch, TopicPartition
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
@@ -61,16 +62,16 @@ class Producer:
     """Sends whole batches and says what was acknowledged.
 
     Args:
-        kafka: Bootstrap servers, host:port, comma-separated.
+        kafka: Where Kafka is: settings, or bootstrap servers in plain text.
         delivery_timeout: Longest wait for the acknowledgement of a page.
     """
 
-    def __init__(self, kafka: str, *, clock: Clock, delivery_timeout: timedelta) -> None:
+    def __init__(self, kafka: KafkaAt, *, clock: Clock, delivery_timeout: timedelta) -> None:
         quiet_client()
         self._clock = clock
         self._timeout = delivery_timeout.total_seconds()
         self._producer: Any = AIOKafkaProducer(
-            bootstrap_servers=kafka,
+            **client_arguments(kafka),
             client_id="milepost-relay",
             acks="all",
             enable_idempotence=True,
@@ -227,9 +228,9 @@ class Producer:
             raise SendFailed("does not answer")
 
 
-async def topic_limit(kafka: str, topic: str) -> int | None:
+async def topic_limit(kafka: KafkaAt, topic: str) -> int | None:
     """Return a topic's max.message.bytes, or None when Kafka does not say."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka, request_timeout_ms=5000)
+    admin = AIOKafkaAdminClient(**client_arguments(kafka), request_timeout_ms=5000)
     try:
         async with asyncio.timeout(_OPEN_WITHIN):
             await admin.start()

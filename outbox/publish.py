@@ -11,10 +11,11 @@ import asyncpg
 from ..schemas.errors import StateError, UsageError
 from ..schemas.events import Event
 from ..schemas.ids import Clock, Ids, SystemClock, SystemIds
+from ..schemas.settings import max_event_bytes
 from ..schemas.transaction import AnyTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
-from .model import MAX_EVENT_BYTES, OutboxRow, columns, event_row, lock_numbers
+from .model import OutboxRow, columns, event_row, lock_numbers
 from .refusals import too_large
 from .store import Sql
 
@@ -82,14 +83,14 @@ async def publish_events(
     tenant: str = "",
     correlation_id: str | None = None,
     causation_id: str | None = None,
-    max_bytes: int = MAX_EVENT_BYTES,
+    max_bytes: int | None = None,
 ) -> list[UUID]:
     """Do what `publish` does on a driver connection that is known to have an open transaction.
 
     Args:
         correlation_id: Business id shared by all events of one matter.
         causation_id: CloudEvents id of the event that caused these.
-        max_bytes: Largest body in bytes.
+        max_bytes: Largest body in bytes; None takes MILEPOST_MAX_EVENT_BYTES.
 
     Raises:
         UsageError, StateError: As `publish`.
@@ -103,6 +104,7 @@ async def publish_events(
                 f"publish(): {type(event).__name__} is no Event. Declare it as class {type(event).__name__}(Event, "
                 'type="…", topic="…", key="…").',
             )
+    limit = max_event_bytes() if max_bytes is None else max_bytes
     with span(_span_name(events), kind="producer"):
         rows = [
             event_row(
@@ -116,7 +118,7 @@ async def publish_events(
                 correlation_id=correlation_id,
                 causation_id=causation_id,
                 traceparent=current_traceparent(),
-                max_bytes=max_bytes,
+                max_bytes=limit,
             )
             for event in events
         ]

@@ -10,7 +10,8 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from ..schemas.errors import ConnectError, StartError
+from ..schemas.errors import StartError
+from .kafka_client import KafkaAt, client_arguments, kafka_unreachable
 
 #: Partitions of a topic that Milepost creates: room for six processes of a group.
 PARTITIONS = 6
@@ -19,14 +20,14 @@ _LOOK = 0.1
 
 
 async def ensure_topics(
-    kafka: str, names: Iterable[str], *, partitions: int = PARTITIONS, within: float = 30.0
+    kafka: KafkaAt, names: Iterable[str], *, partitions: int = PARTITIONS, within: float = 30.0
 ) -> list[str]:
     """Create those of `names` that do not exist and wait until they can be seen.
 
     Somebody else creating them at the same time is fine.
 
     Args:
-        kafka: Bootstrap servers, host:port, comma-separated.
+        kafka: Where Kafka is: settings, or bootstrap servers (host:port, comma-separated) in plain text.
         names: Topics.
         partitions: Partitions of a new topic; existing ones keep theirs.
         within: Longest wait in seconds.
@@ -59,11 +60,11 @@ async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
         await asyncio.sleep(_LOOK)
 
 
-async def describe(kafka: str, names: Iterable[str], *, within: float = 30.0) -> dict[str, int]:
+async def describe(kafka: KafkaAt, names: Iterable[str], *, within: float = 30.0) -> dict[str, int]:
     """Return the number of partitions of those of `names` that exist.
 
     Args:
-        kafka: Bootstrap servers, host:port, comma-separated.
+        kafka: Where Kafka is: settings, or bootstrap servers (host:port, comma-separated) in plain text.
         names: Topics.
         within: Longest wait in seconds.
 
@@ -95,8 +96,9 @@ def _created(name: str, error: list[Any]) -> bool:
 
 
 @asynccontextmanager
-async def _admin(kafka: str, within: float) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka, request_timeout_ms=max(1, int(within * 1000)))
+async def _admin(kafka: KafkaAt, within: float) -> AsyncIterator[AIOKafkaAdminClient]:
+    timeout = max(1, int(within * 1000))
+    admin = AIOKafkaAdminClient(**client_arguments(kafka), request_timeout_ms=timeout)
     try:
         async with asyncio.timeout(within):
             await admin.start()
@@ -104,11 +106,7 @@ async def _admin(kafka: str, within: float) -> AsyncIterator[AIOKafkaAdminClient
     except (TimeoutError, KafkaError, OSError) as error:
         if isinstance(error, KafkaError) and not error.retriable:
             raise
-        raise ConnectError(
-            "MP502",
-            f"Kafka at {kafka} cannot be reached: {str(error) or type(error).__name__}. "
-            "Start it (`milepost dev`), or set MILEPOST_KAFKA to its host:port.",
-        ) from error
+        raise await kafka_unreachable(kafka, error) from error
     finally:
         with suppress(Exception):
             async with asyncio.timeout(5):
