@@ -27,6 +27,7 @@ from .engine import Engine, changes_of
 from .lease import Lease
 from .orchestrator import Orchestrator
 from .publishing import publish_in
+from .retention import Retention
 from .signals import signal_consumer
 from .waker import Waker
 from .worker import Worker
@@ -127,7 +128,8 @@ class Assembly:
         return [Relay(self.database, clock=service.clock, ids=service.ids, randomness=service.randomness)]
 
     def _upkeep(self) -> list[Role]:
-        return [Upkeep(self.database, clock=self.service.clock)]
+        clock = self.service.clock
+        return [Upkeep(self.database, clock=clock), Retention(self.database, clock=clock)]
 
     def _waker(self) -> list[Role]:
         settings = self.service.settings

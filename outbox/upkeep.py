@@ -1,4 +1,4 @@
-"""The upkeep role: partitions a week ahead, and what may be forgotten.
+"""The upkeep role: partitions a week ahead, and those dropped that are no longer needed.
 
 A waiting DROP or a plain DETACH would block every publish behind it, so partitions leave by DETACH CONCURRENTLY with
 a lock timeout; one that was interrupted is finished at the next look.
@@ -29,7 +29,6 @@ from .patience import Backoff, Trouble
 logger = logging.getLogger("milepost")
 
 _EVERY = 3600.0
-_PURGE_BLOCKS = 500
 _STATEMENT = 60.0
 #: Fewer days of partitions than this are a matter for people.
 _LOW_DAYS = 3
@@ -50,12 +49,10 @@ class Sql(Queries, file="upkeep.sql"):
     write_attach: str
     write_drop: str
     lock_timeout: str
-    inbox_blocks: str
-    purge_inbox: str
 
 
 class Upkeep:
-    """Makes the outbox's, history's and audit's partitions, and forgets what settings allow to forget.
+    """Makes the outbox's, history's and audit's partitions, and drops the outbox's old ones.
 
     The database user must own the tables; several processes may do it at once.
 
@@ -117,7 +114,6 @@ class Upkeep:
             self._days = await connection.fetchval(Sql.days_ahead)
             await connection.execute(Sql.make_partitions, PARTITION_DAYS)
             self._days = await connection.fetchval(Sql.days_ahead)
-            await self._purge_inbox(connection, stop)
             await self._drop_old(connection, stop)
 
     async def _drop_old(self, connection: asyncpg.Connection[Any], stop: Stop) -> None:
@@ -152,16 +148,6 @@ class Upkeep:
 
     async def _write(self, connection: asyncpg.Connection[Any], statement: str, name: str) -> None:
         await connection.execute(await connection.fetchval(statement, name), timeout=_STATEMENT)
-
-    async def _purge_inbox(self, connection: asyncpg.Connection[Any], stop: Stop) -> None:
-        keep = self._database.settings.keep_inbox
-        blocks = await connection.fetchval(Sql.inbox_blocks)
-        for start in range(0, blocks, _PURGE_BLOCKS):
-            if stop.asked:
-                return
-            await connection.execute(
-                Sql.purge_inbox, (start, 0), (start + _PURGE_BLOCKS, 0), keep, timeout=_STATEMENT
-            )
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[asyncpg.Connection[Any]]:

@@ -1,4 +1,4 @@
--- Partitions and retention (outbox/upkeep.py). Names cannot be parameters, so statements about one partition are
+-- Partitions (outbox/upkeep.py). Names cannot be parameters, so statements about one partition are
 -- written here by format() and then run as they are.
 
 -- name: make_partitions
@@ -58,11 +58,3 @@ SELECT format('DROP TABLE milepost.%I', $1::text);
 
 -- name: lock_timeout
 SELECT pg_catalog.set_config('lock_timeout', '3s', false);
-
--- name: inbox_blocks
-SELECT pg_catalog.pg_relation_size('milepost.inbox') / pg_catalog.current_setting('block_size')::bigint;
-
--- One walk over the table by blocks: no index on the time is needed, and no row is looked at twice.
--- name: purge_inbox
-DELETE FROM milepost.inbox
-WHERE ctid >= $1::tid AND ctid < $2::tid AND outcome = 'APPLIED' AND at < (SELECT milepost.clock()) - $3::interval;

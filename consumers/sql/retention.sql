@@ -1,0 +1,66 @@
+-- What may be forgotten (consumers/retention.py). Each statement removes the rows of one stretch of its table, by blocks
+-- or along an index, in a transaction of its own, so that it holds few locks, and those briefly.
+
+-- Whoever gets a row walks; the others find that it was done a moment ago. The bound is committed before any row goes.
+-- name: begin_walk
+INSERT INTO milepost.retention AS r (kind, purged_below, at)
+VALUES ($1, milepost.clock() - $2::interval, milepost.clock())
+ON CONFLICT (kind) DO UPDATE
+    SET purged_below = greatest(r.purged_below, EXCLUDED.purged_below), at = EXCLUDED.at
+    WHERE r.at <= EXCLUDED.at - $3::interval OR r.at > EXCLUDED.at
+RETURNING milepost.clock() - $2::interval AS bound;
+
+-- name: lock_timeout
+SELECT pg_catalog.set_config('lock_timeout', '1s', false);
+
+-- name: blocks
+SELECT pg_catalog.pg_relation_size($1::text::regclass) / pg_catalog.current_setting('block_size')::bigint;
+
+-- An event is remembered while its letter is open, and until it is known that its partition has been read past it.
+-- name: purge_inbox
+DELETE FROM milepost.inbox AS i
+WHERE i.ctid >= $1::tid AND i.ctid < $2::tid AND i.at < $3
+  AND EXISTS (SELECT FROM milepost.consumer_position AS p
+              WHERE p.consumer = i.consumer AND p.topic = i.topic AND p.partition = i.partition
+                AND p.next_offset > i."offset")
+  AND (i.outcome = 'APPLIED'
+       OR NOT EXISTS (SELECT FROM milepost.dead_letter AS l
+                      WHERE l.scope = 'consumer:' || i.consumer AND l.topic = i.topic AND l.event_id = i.event_id
+                        AND l.status IN ('OPEN', 'RETRY_PENDING')));
+
+-- A matched signal is what its run resumes with, so it stays while the run is live.
+-- name: purge_signals
+DELETE FROM milepost.signal AS s
+WHERE s.ctid >= $1::tid AND s.ctid < $2::tid
+  AND CASE WHEN s.matched_at IS NULL THEN s.expires_at
+           ELSE greatest(s.matched_at, s.expires_at) END < $3
+  AND NOT EXISTS (SELECT FROM milepost.run AS r WHERE r.id = s.run_id AND r.wake_at IS NOT NULL);
+
+-- An open letter stays, however old.
+-- name: purge_letters
+WITH gone AS (
+    SELECT l.id FROM milepost.dead_letter AS l
+    WHERE l.ctid >= $1::tid AND l.ctid < $2::tid AND l.status IN ('RESOLVED', 'IGNORED')
+      AND coalesce(l.resolved_at, l.last_failed_at) < $3
+    FOR UPDATE SKIP LOCKED
+), failures AS (
+    DELETE FROM milepost.letter_failure AS f USING gone WHERE f.letter_id = gone.id
+)
+DELETE FROM milepost.dead_letter AS l USING gone WHERE l.id = gone.id;
+
+-- name: purge_operations
+DELETE FROM milepost.operation
+WHERE id IN (SELECT o.id FROM milepost.operation AS o
+             WHERE o.expires_at < $1 AND o.wake_at IS NULL
+             ORDER BY o.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED);
+
+-- name: purge_webhooks
+DELETE FROM milepost.webhook
+WHERE id IN (SELECT w.id FROM milepost.webhook AS w
+             WHERE w.finished_at < $1 AND w.state IN ('PROCESSED', 'IGNORED')
+             ORDER BY w.finished_at LIMIT $2 FOR UPDATE SKIP LOCKED);
+
+-- name: purge_replays
+DELETE FROM milepost.replay
+WHERE id IN (SELECT r.id FROM milepost.replay AS r
+             WHERE r.at < $1 ORDER BY r.id LIMIT $2 FOR UPDATE SKIP LOCKED);
