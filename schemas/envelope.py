@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,8 +21,16 @@ STRUCTURED = "application/cloudevents+json"
 #: only into one header. See docs/debezium.md.
 PACKED = "milepost-headers"
 
+#: Headers of commands and replies.
+REPLY_TO, RUN, STEP = "milepost-reply-to", "milepost-run", "milepost-step"
+DIRECTION, ATTEMPT = "milepost-direction", "milepost-attempt"
+OUTCOME, CODE = "milepost-outcome", "milepost-code"
+#: Longest value of these, in characters: they are keys in PostgreSQL, whose index rows take 2704 bytes.
+_LONGEST = 200
+
 #: What is read beside ce_* headers.
 _PLAIN = frozenset({"content-type", "traceparent", "tracestate"})
+_PREFIXES = ("ce_", "milepost-")
 #: Attributes that are stored, or sent on with what the event causes.
 _NAMES = ("type", "source", "id", "tenant", "correlationid", "causationid")
 
@@ -46,6 +54,31 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """What the headers of a command or of a reply say about the operation that it belongs to.
+
+    Header names and values are in docs/commands.md; a participant in any language echoes the first four.
+
+    Attributes:
+        run: What the operation is part of, such as a run's id; '' when the requester named none.
+        step: What is done or undone; an undo names the step that it undoes.
+        direction: "do", "undo" or ''.
+        attempt: Number of the requester's attempt, from 1.
+        reply_to: Topic that a command wants its reply on; '' for the reply's own topic.
+        outcome: Of a reply: "done", "refused" or "nothing-to-undo"; '' on a command.
+        code: Of a refused reply, why.
+    """
+
+    run: str = ""
+    step: str = ""
+    direction: str = ""
+    attempt: int = 1
+    reply_to: str = ""
+    outcome: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """Everything about a received event except its body.
 
@@ -56,6 +89,8 @@ class Envelope:
         traceparent: W3C trace context of the sender, if valid text.
         delivery: How often this record is being handled, from 1.
         identified: False when the identity was made from topic, partition and offset.
+        exchange: Of commands and replies, what their headers say; None without such a header.
+        extra: Headers whose names begin with milepost-, lower case; codecs read them.
     """
 
     id: UUID
@@ -75,6 +110,8 @@ class Envelope:
     tracestate: str | None
     delivery: int = 1
     identified: bool = True
+    exchange: Exchange | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 class NotAnEvent(Exception):
@@ -101,11 +138,13 @@ def event_headers(
     causation_id: str | None = None,
     traceparent: str | None = None,
     tracestate: str | None = None,
+    content_type: str = CONTENT_JSON,
 ) -> dict[str, str]:
     """Return the text headers of one outgoing event in CloudEvents binary mode.
 
     Args:
         time: Timezone-aware instant; written in RFC 3339 with its offset.
+        content_type: Media type of the body; '' for none.
     """
     headers = {
         "ce_specversion": "1.0",
@@ -114,9 +153,9 @@ def event_headers(
         "ce_type": type,
         "ce_time": time.isoformat(),
         "ce_eventversion": str(version),
-        "content-type": CONTENT_JSON,
     }
     optional = {
+        "content-type": content_type,
         "ce_tenant": tenant or None,
         "ce_correlationid": correlation_id,
         "ce_causationid": causation_id,
@@ -150,7 +189,8 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
                 "NO_VALUE", "the record has no value (a tombstone), and this consumer expects an event"
             )
         data = record.value
-    return _envelope(record, attributes), data
+    extra = {name: text for name, text in headers.items() if name.startswith("milepost-")}
+    return _envelope(record, attributes, extra), data
 
 
 def _text_headers(record: Record) -> dict[str, str]:
@@ -159,7 +199,8 @@ def _text_headers(record: Record) -> dict[str, str]:
         lower = name.lower()
         if lower == PACKED:
             headers = _packed(value) | headers
-        if not (lower.startswith("ce_") or lower in _PLAIN):
+            continue
+        if not (lower.startswith(_PREFIXES) or lower in _PLAIN):
             continue
         try:
             text = (value or b"").decode()
@@ -183,7 +224,7 @@ def _packed(value: bytes | None) -> dict[str, str]:
     return {
         name.lower(): text
         for name, text in found.items()
-        if isinstance(text, str) and (name.lower().startswith("ce_") or name.lower() in _PLAIN)
+        if isinstance(text, str) and (name.lower().startswith(_PREFIXES) or name.lower() in _PLAIN)
     }
 
 
@@ -223,7 +264,25 @@ def _trace(attributes: Mapping[str, str], name: str) -> str | None:
     return None if text is None or unstorable(text) else text
 
 
-def _envelope(record: Record, attributes: Mapping[str, str]) -> Envelope:
+def _exchange(found: Mapping[str, str]) -> Exchange | None:
+    if not found:
+        return None
+    for name, text in found.items():
+        if len(text) > _LONGEST or unstorable(text):
+            raise NotAnEvent("BAD_HEADER", f"header {name} holds U+0000 or more than {_LONGEST} characters")
+    attempt = found.get(ATTEMPT, "")
+    return Exchange(
+        run=found.get(RUN, ""),
+        step=found.get(STEP, ""),
+        direction=found.get(DIRECTION, "").lower(),
+        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() and len(attempt) < 9 else 1,
+        reply_to=found.get(REPLY_TO, ""),
+        outcome=found.get(OUTCOME, "").lower(),
+        code=found.get(CODE, ""),
+    )
+
+
+def _envelope(record: Record, attributes: Mapping[str, str], extra: Mapping[str, str]) -> Envelope:
     _require_storable(attributes)
     event_type = attributes.get("type", "")
     if not event_type:
@@ -255,6 +314,8 @@ def _envelope(record: Record, attributes: Mapping[str, str]) -> Envelope:
         traceparent=_trace(attributes, "traceparent"),
         tracestate=_trace(attributes, "tracestate"),
         identified=identified,
+        exchange=_exchange(extra),
+        extra=extra,
     )
 
 

@@ -125,6 +125,11 @@ class SystemIds:
         return uuid7_at(self._last, self._tail)
 
 
+def random_bytes(count: int) -> bytes:
+    """Return bytes that nobody can foresee, for nonces; a test that repeats the dice must not repeat these."""
+    return secrets.token_bytes(count)
+
+
 class SystemRandomness:
     """The machine's pseudo-random generator."""
 

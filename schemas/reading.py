@@ -1,0 +1,124 @@
+"""Reading the body of a received event: decoded, brought to the class's version, validated.
+
+A version that is newer than the class becomes a dead letter, although the class could often read it: additions need no
+new version, so a new version says that the meaning of what was there has changed, and a handler that read euros as
+cents would do so in silence. The letter waits until the newer class is deployed, and is redriven then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from .codecs import About, Unreadable, decoded
+from .events import Event, Upcaster
+
+E = TypeVar("E", bound=Event)
+
+
+def read_body(kind: type[E], data: bytes, about: About, headers: Mapping[str, str]) -> E:
+    """Return the event in a record's data.
+
+    Args:
+        kind: Its class.
+        headers: The record's headers that begin with milepost-, lower case.
+
+    Raises:
+        Unreadable: CODEC_UNKNOWN, NOT_ENCRYPTED or what the codec says; EVENT_TOO_NEW, NO_UPCASTER or UPCAST_FAILED;
+            INVALID_BODY. Nothing of an encrypted body is in the message.
+    """
+    spec = kind.milepost_spec
+    body = decoded(spec.codec, data, headers, about)
+    try:
+        return kind.model_validate_json(at_version(kind, body, about.version))
+    except Unreadable:
+        raise
+    except Exception as error:  # a user's validator may raise anything
+        words = _places(kind, error) if spec.codec.secret else str(error)
+        raise Unreadable("INVALID_BODY", f"it is no {kind.__name__}: {words}") from None
+
+
+def read_stored(kind: type[E], data: bytes, headers: Mapping[str, str]) -> E:
+    """Return the event in an outbox row.
+
+    Args:
+        headers: The row's.
+
+    Raises:
+        Unreadable: As `read_body`.
+    """
+    version = headers.get("ce_eventversion", "1")
+    about = About(
+        type=headers.get("ce_type", ""),
+        event_id=headers.get("ce_id", ""),
+        version=int(version) if version.isascii() and version.isdigit() else 1,
+        tenant=headers.get("ce_tenant", ""),
+    )
+    return read_body(kind, data, about, headers)
+
+
+def at_version(kind: type[Event], body: bytes, version: int) -> bytes:
+    """Return the JSON of a body brought from a version to that of its class.
+
+    A class without upcasters reads what is older as it is.
+
+    Raises:
+        Unreadable: EVENT_TOO_NEW, NO_UPCASTER or UPCAST_FAILED.
+    """
+    current = kind.milepost_spec.version
+    if version == current:
+        return body
+    if version > current:
+        raise Unreadable(
+            "EVENT_TOO_NEW",
+            f"it is version {version} of {kind.milepost_spec.type}, and {kind.__name__} here knows {current}; deploy the "
+            "newer class, then redrive",
+        )
+    if not kind.milepost_upcasters:
+        return body
+    try:
+        found: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(
+            "INVALID_BODY", f"it is no {kind.__name__}: no JSON ({type(error).__name__})"
+        ) from None
+    for n in range(version, current):
+        found = _one_up(kind, n, found)
+    return json.dumps(found, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _one_up(kind: type[Event], version: int, body: Any) -> dict[str, Any]:
+    upcaster: Upcaster | None = kind.milepost_upcasters.get(version)
+    if upcaster is None:
+        raise Unreadable(
+            "NO_UPCASTER", f"it is version {version} of {kind.milepost_spec.type}, which no upcaster takes"
+        )
+    place = f"the upcaster of {kind.__name__} from version {version}"
+    try:
+        if not isinstance(body, dict):
+            raise TypeError("the body is no JSON object")
+        found = upcaster(body)
+        json.dumps(found)
+    except Exception as error:  # the user's code may raise anything
+        words = (
+            type(error).__name__ if kind.milepost_spec.codec.secret else f"{type(error).__name__}: {error}"
+        )
+        raise Unreadable("UPCAST_FAILED", f"{place} raised {words}") from None
+    if not isinstance(found, dict):
+        raise Unreadable("UPCAST_FAILED", f"{place} returned {type(found).__name__}, not a dict")
+    return found
+
+
+def _places(kind: type[Event], error: Exception) -> str:
+    """Return where a secret body is wrong and how, but nothing that it holds; words and names of its own may."""
+    if not isinstance(error, ValidationError):
+        return type(error).__name__
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    own = kind.model_fields.keys()
+    return ", ".join(
+        f"{item['loc'][0] if item['loc'] and item['loc'][0] in own else 'body'}: {item['type']}"
+        for item in found[:20]
+    )
