@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from ..schemas.errors import StartError
@@ -74,6 +76,37 @@ async def describe(kafka: KafkaAt, names: Iterable[str], *, within: float = 30.0
     async with _admin(kafka, within) as admin:
         found = await admin.describe_topics(sorted(set(names)))
     return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
+
+
+async def keeps(kafka: KafkaAt, names: Iterable[str], *, within: float = 30.0) -> dict[str, timedelta | None]:
+    """Return how long topics keep their records, by name; None for good.
+
+    Args:
+        kafka: Where Kafka is: settings, or bootstrap servers (host:port, comma-separated) in plain text.
+        names: Topics; those that do not exist, or whose configuration this client may not see, are left out.
+        within: Longest wait in seconds.
+
+    Raises:
+        ConnectError: MP502 when Kafka cannot be reached in time.
+    """
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(set(names))]
+    if not resources:
+        return {}
+    async with _admin(kafka, within) as admin:
+        answers: Any = await admin.describe_configs(resources)
+    return {
+        name: _kept({entry[0]: entry[1] for entry in entries})
+        for answer in answers
+        for error, _, _, name, entries in answer.resources
+        if not error
+    }
+
+
+def _kept(config: dict[str, str]) -> timedelta | None:
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        return None
+    milliseconds = int(config.get("retention.ms", "-1"))
+    return None if milliseconds < 0 else timedelta(milliseconds=milliseconds)
 
 
 def _new(name: str, partitions: int) -> NewTopic:
