@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .consumers.app import Milepost
+    from .consumers.signalling import SignalRef
     from .inbox.consumer import Consumer
     from .outbox.publish import publish
+    from .outbox.send import send
     from .sagas.context import Context, RunRef, View
     from .sagas.nodes import Node, Probed, Step, Undo, Wait
     from .sagas.saga import Saga
-    from .schemas.envelope import Envelope
+    from .schemas.commands import Command
+    from .schemas.envelope import Envelope, Exchange
     from .schemas.errors import (
         ConnectError,
         DefinitionError,
@@ -32,12 +35,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Absent",
     "AnyTx",
+    "Command",
     "ConnectError",
     "Consumer",
     "Context",
     "DefinitionError",
     "Envelope",
     "Event",
+    "Exchange",
     "Failed",
     "Found",
     "InProgress",
@@ -53,6 +58,7 @@ __all__ = [
     "RunState",
     "Saga",
     "Settings",
+    "SignalRef",
     "StartError",
     "StateError",
     "Step",
@@ -64,18 +70,21 @@ __all__ = [
     "View",
     "Wait",
     "publish",
+    "send",
 ]
 
 #: Where each public name lives.
 _HOMES = {
     "Absent": "schemas.options",
     "AnyTx": "schemas.transaction",
+    "Command": "schemas.commands",
     "ConnectError": "schemas.errors",
     "Consumer": "inbox.consumer",
     "Context": "sagas.context",
     "DefinitionError": "schemas.errors",
     "Envelope": "schemas.envelope",
     "Event": "schemas.events",
+    "Exchange": "schemas.envelope",
     "Failed": "schemas.options",
     "Found": "schemas.options",
     "InProgress": "schemas.options",
@@ -91,6 +100,7 @@ _HOMES = {
     "RunState": "schemas.states",
     "Saga": "sagas.saga",
     "Settings": "schemas.settings",
+    "SignalRef": "consumers.signalling",
     "StartError": "schemas.errors",
     "StateError": "schemas.errors",
     "Step": "sagas.nodes",
@@ -102,6 +112,7 @@ _HOMES = {
     "View": "sagas.context",
     "Wait": "sagas.nodes",
     "publish": "outbox.publish",
+    "send": "outbox.send",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -14,12 +15,15 @@ from ..sagas.facts import Verdict
 from ..sagas.registry import Definitions
 from ..sagas.saga import Saga
 from ..schemas.errors import DefinitionError, UsageError
+from ..schemas.events import Event
 from ..schemas.ids import Clock, Ids, Randomness, SystemClock, SystemIds, SystemRandomness
 from ..schemas.options import Retry
 from ..schemas.settings import Settings
 from ..schemas.transaction import AnyTx, Transaction
 from ..streams.database import Database
+from .answering import write_reply
 from .publishing import publish_in
+from .signalling import SignalRef, give_signal
 from .starting import start_run
 
 if TYPE_CHECKING:
@@ -133,7 +137,7 @@ class Milepost:
             raise DefinitionError(
                 "MP122", f"consumer {name!r} is made twice in service {self.name}. Use the first one."
             )
-        consumer = Consumer(name, unknown=unknown, batch=batch, retry=retry)
+        consumer = Consumer(name, unknown=unknown, batch=batch, retry=retry, reply=write_reply)
         self.consumers[name] = consumer
         return consumer
 
@@ -167,6 +171,32 @@ class Milepost:
                 f"Milepost({self.name!r}, sagas=[...]).",
             )
         return await start_run(self, tx, saga, input, tenant)
+
+    async def signal(
+        self,
+        tx: AnyTx,
+        event: Event,
+        *,
+        tenant: str = "",
+        keep: timedelta = timedelta(days=7),
+        event_id: str | None = None,
+    ) -> SignalRef:
+        """Give an awaited event to the sagas of this service, in the caller's transaction.
+
+        It is stored first and matched second: it ends the oldest wait for it (and every one that says broadcast), or
+        stays for the first that comes. Call it late in the transaction: it takes a lock on the event's key.
+
+        Args:
+            tx: The open transaction (READ COMMITTED).
+            event: Its class declares `correlate=`, what waits match on.
+            tenant: Tenant of the runs that wait.
+            keep: How long it may wait for somebody to wait for it; expired, it never matches.
+            event_id: The sender's own id of it; given twice, the second time does nothing. None: a new one.
+
+        Raises:
+            UsageError: MP301, MP306, MP307, MP308 as publish; MP456 for an event that nothing can match or store.
+        """
+        return await give_signal(self, tx, event, tenant=tenant, keep=keep, event_id=event_id)
 
     async def close(self) -> None:
         """Close the pool that `transaction()` opened."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..inbox.consumer import Consumer, Handler, PreparedConsumer
-from ..inbox.signals import NewSignal, lock_keys, store_signals
+from ..inbox.signals import NewSignal, Stored, lock_keys, store_signals
 from ..outbox import publish
 from ..outbox.model import message_row
 from ..schemas.envelope import Envelope
@@ -17,6 +17,8 @@ from ..schemas.transaction import Transaction
 from ..streams.tracing import current_traceparent
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from .app import Milepost
 
 
@@ -55,30 +57,48 @@ async def _lock(tx: Transaction, events: Sequence[tuple[Event, Envelope]]) -> No
 
 def _intake(service: Milepost) -> Handler[Event]:
     async def take(event: Event, tx: Transaction) -> None:
-        signal = _signal(service, event, tx)
-        stored = await store_signals(tx.connection, [signal])
+        signal = _received(service, event, tx)
+        stored = await store_and_resume(
+            service, tx.connection, signal, correlation_id=tx.envelope.correlation_id
+        )
         if stored.refused:
             raise SignalRefused(stored.refused[0].reason)
-        rows = [
-            message_row(
-                ResumeMessage(run=m.run_id, step=m.step, iteration=m.iteration, generation=m.generation),
-                topic=runs_topic(service.name),
-                key=str(m.run_id),
-                ids=service.ids,
-                clock=service.clock,
-                tenant=signal.tenant,
-                service=service.name,
-                correlation_id=tx.envelope.correlation_id,
-                traceparent=signal.traceparent,
-            )
-            for m in stored.matched
-        ]
-        await publish.publish_rows(tx.connection, rows)
 
     return take
 
 
-def _signal(service: Milepost, event: Event, tx: Transaction) -> NewSignal:
+async def store_and_resume(
+    service: Milepost,
+    connection: asyncpg.Connection[Any],
+    signal: NewSignal,
+    *,
+    correlation_id: str | None = None,
+) -> Stored:
+    """Store a signal, match it, and tell the runs that it ends the wait of, all in the open transaction.
+
+    Args:
+        correlation_id: Travels with the resume messages.
+    """
+    stored = await store_signals(connection, [signal])
+    rows = [
+        message_row(
+            ResumeMessage(run=m.run_id, step=m.step, iteration=m.iteration, generation=m.generation),
+            topic=runs_topic(service.name),
+            key=str(m.run_id),
+            ids=service.ids,
+            clock=service.clock,
+            tenant=signal.tenant,
+            service=service.name,
+            correlation_id=correlation_id,
+            traceparent=signal.traceparent,
+        )
+        for m in stored.matched
+    ]
+    await publish.publish_rows(connection, rows)
+    return stored
+
+
+def _received(service: Milepost, event: Event, tx: Transaction) -> NewSignal:
     envelope = tx.envelope
     return NewSignal(
         id=service.ids.new(),

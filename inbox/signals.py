@@ -36,6 +36,7 @@ class _Sql(Queries, file="signals.sql"):
     match_signals: str
     open_wait: str
     close_wait: str
+    find_signal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,14 @@ async def store_signals(connection: Connection, signals: Sequence[NewSignal]) ->
     fresh = [signal.id for signal in given if signal.id in new]
     rows = await connection.fetch(_Sql.match_signals, fresh, NUDGE)
     return Stored([Matched(*row) for row in rows], refused)
+
+
+async def stored_id(connection: Connection, signal: NewSignal) -> UUID | None:
+    """Return the row that a signal's (tenant, source, event_id) has: its own, or that of the first one."""
+    found: UUID | None = await connection.fetchval(
+        _Sql.find_signal, signal.tenant, signal.source, signal.event_id
+    )
+    return found
 
 
 async def match_wait(  # noqa: PLR0917 - the columns of the row, in their order

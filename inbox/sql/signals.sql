@@ -103,3 +103,6 @@ UPDATE milepost.wait
 SET state = 'CLOSED'
 WHERE run_id = $1 AND step = $2 AND iteration = $3 AND generation = $4 AND state = 'OPEN'
 RETURNING true;
+
+-- name: find_signal
+SELECT id FROM milepost.signal WHERE tenant = $1 AND source = $2 AND event_id = $3;

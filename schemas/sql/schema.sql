@@ -21,7 +21,8 @@ CREATE TABLE milepost.topic (
     compacted boolean NOT NULL DEFAULT false,
     max_bytes integer,
     on_park text NOT NULL DEFAULT 'continue' CHECK (on_park IN ('continue', 'hold')),
-    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    missing boolean NOT NULL DEFAULT false
 );
 
 CREATE SEQUENCE milepost.outbox_seq;
@@ -133,6 +134,16 @@ CREATE TABLE milepost.dead_letter (
 );
 CREATE INDEX dead_letter_open_idx ON milepost.dead_letter (scope, topic, first_failed_at)
     WHERE status IN ('OPEN', 'RETRY_PENDING');
+
+-- hold.key of a record key: itself, or its hash where it would not fit into an index.
+CREATE FUNCTION milepost.hold_key(key bytea) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$ SELECT CASE WHEN pg_catalog.octet_length(key) > 1000 THEN pg_catalog.sha256(key) ELSE key END $$;
+
+CREATE INDEX dead_letter_relay_key_idx ON milepost.dead_letter (topic, milepost.hold_key(key), seq)
+    WHERE scope = 'relay:key' AND status IN ('OPEN', 'RETRY_PENDING');
+CREATE INDEX dead_letter_relay_topic_idx ON milepost.dead_letter (topic, seq)
+    WHERE scope = 'relay:topic' AND status IN ('OPEN', 'RETRY_PENDING');
 
 CREATE TABLE milepost.signal (
     id uuid PRIMARY KEY,
@@ -414,6 +425,8 @@ CREATE UNIQUE INDEX dead_letter_n_idx ON milepost.dead_letter (n);
 CREATE INDEX dead_letter_pending_idx ON milepost.dead_letter (scope, n) WHERE status = 'RETRY_PENDING';
 CREATE INDEX dead_letter_held_idx ON milepost.dead_letter (scope, topic, held_key, n)
     WHERE held_key IS NOT NULL AND status IN ('OPEN', 'RETRY_PENDING');
+-- An inbox row outlives its retention while a letter of it is open.
+CREATE INDEX dead_letter_event_idx ON milepost.dead_letter (event_id) WHERE status IN ('OPEN', 'RETRY_PENDING');
 
 -- How a letter failed before it failed as dead_letter says now; kept when it is redriven.
 CREATE TABLE milepost.letter_failure (
@@ -422,7 +435,6 @@ CREATE TABLE milepost.letter_failure (
     at timestamptz NOT NULL,
     code text NOT NULL,
     message text NOT NULL,
-    asked_by text,
     PRIMARY KEY (letter_id, attempts)
 );
 
@@ -460,7 +472,6 @@ CREATE TABLE milepost.webhook (
     code text,
     message text,
     published uuid,
-    repeats integer NOT NULL DEFAULT 0,
     conflicts integer NOT NULL DEFAULT 0,
     conflict_at timestamptz,
     received_at timestamptz NOT NULL DEFAULT milepost.clock(),
@@ -487,8 +498,8 @@ END
 $$;
 -- Operations: the idempotency records of `once` and of the HTTP middleware. Of the request only a hash is kept.
 
--- wake_at is the end of the lease of a RUNNING one, and the next reminder of an UNKNOWN one. doubt_at is since when
--- nothing of an earlier try can be on its way any more. expires_at is when the record may be forgotten: never while
+-- wake_at is the end of the lease of a RUNNING one, and since when an UNKNOWN one may be asked about. doubt_at is when the
+-- last try ended whose effect nobody knows. expires_at is when the record may be forgotten: there is none while
 -- forgetting it could repeat an effect.
 CREATE TABLE milepost.operation (
     tenant text NOT NULL DEFAULT '',

@@ -59,7 +59,21 @@ def test_help_lists_exactly_what_works() -> None:
     listed = CliRunner().invoke(main.app, ["--help"]).output
     assert [
         line.split()[1] for line in listed.split("Commands")[1].splitlines() if re.match("│ [a-z]", line)
-    ] == [*("serve", "dev", "migrate", "check", "graph", "outbox", "doctor", "explain", "demo", "runs")]
+    ] == [
+        *(
+            "serve",
+            "dev",
+            "migrate",
+            "check",
+            "graph",
+            "outbox",
+            "doctor",
+            "explain",
+            "demo",
+            "runs",
+            "signals",
+        )
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ CREATE TABLE milepost.webhook (
     code text,
     message text,
     published uuid,
-    repeats integer NOT NULL DEFAULT 0,
     conflicts integer NOT NULL DEFAULT 0,
     conflict_at timestamptz,
     received_at timestamptz NOT NULL DEFAULT milepost.clock(),

@@ -1,7 +1,7 @@
 -- Operations: the idempotency records of `once` and of the HTTP middleware. Of the request only a hash is kept.
 
--- wake_at is the end of the lease of a RUNNING one, and the next reminder of an UNKNOWN one. doubt_at is since when
--- nothing of an earlier try can be on its way any more. expires_at is when the record may be forgotten: never while
+-- wake_at is the end of the lease of a RUNNING one, and since when an UNKNOWN one may be asked about. doubt_at is when the
+-- last try ended whose effect nobody knows. expires_at is when the record may be forgotten: there is none while
 -- forgetting it could repeat an effect.
 CREATE TABLE milepost.operation (
     tenant text NOT NULL DEFAULT '',
