@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 from ..schemas.errors import UsageError
+from .model import Reason
 
 # SQLSTATE classes that say nothing about the event: connection, rollback by serialization or deadlock, resources,
 # object in use, operator intervention, system error, internal error.
@@ -91,3 +93,18 @@ def at_commit(error: BaseException) -> bool:
     driver = OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError
     state = _state(error)
     return isinstance(error, driver) or (state is not None and state[:2] in _CLASSES)
+
+
+def reason_of(cause: BaseException | None, *, secret: bool = False) -> Reason:
+    """Return why an event is parked whose handler has raised this.
+
+    Args:
+        secret: The event is encrypted: what was raised may quote it, so only its class goes into the letter.
+    """
+    kind = type(cause)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if secret:
+        message = f"{kind.__name__} (its words are left out, because the event is encrypted)"
+        return Reason("HANDLE", "HANDLER_FAILED", message, True, error=name)
+    trace = "".join(traceback.format_exception(cause)) if cause is not None else ""
+    return Reason("HANDLE", "HANDLER_FAILED", f"{kind.__name__}: {cause}", True, error=name, trace=trace)

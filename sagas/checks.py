@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from uuid import UUID
 
 from ..schemas.errors import DefinitionError
+from ..schemas.events import Event, check_upcasters
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import RunState, StepKind
 from . import nodes
@@ -108,6 +109,7 @@ def _check_wait(definition: Definition, node: Node) -> None:
             f"{place}: event {wait.event.__name__} declares no correlate=, so no event can be told to belong to a run. "
             f'Declare it: class {wait.event.__name__}(Event, ..., correlate="field").',
         )
+    check_stored(place, wait.event)
     if wait.on_timeout is Then.RECONCILE and node.probe is None:
         raise DefinitionError(
             "MP109",
@@ -123,6 +125,24 @@ def _check_wait(definition: Definition, node: Node) -> None:
     if wait.on_timeout not in get_args(OnTimeout):
         raise DefinitionError(
             "MP113", f"{place}: on_timeout={wait.on_timeout} ends no wait. Say COMPENSATE or CANCEL."
+        )
+
+
+def check_stored(place: str, event: type[Event]) -> None:
+    """Refuse an event whose body a run would store although its class encrypts it, or cannot bring up to date.
+
+    Args:
+        place: For the error, such as "order v1, wait delivered".
+
+    Raises:
+        DefinitionError: MP348 or MP344.
+    """
+    check_upcasters(event)
+    if event.milepost_spec.codec.secret:
+        raise DefinitionError(
+            "MP348",
+            f"{place}: {event.__name__} is encrypted, and what ends a wait is stored readable with the run. Wait for an "
+            "event without secrets, and let a step fetch what it needs.",
         )
 
 

@@ -25,6 +25,8 @@ PACKED = "milepost-headers"
 REPLY_TO, RUN, STEP = "milepost-reply-to", "milepost-run", "milepost-step"
 DIRECTION, ATTEMPT = "milepost-direction", "milepost-attempt"
 OUTCOME, CODE = "milepost-outcome", "milepost-code"
+#: Header of a tombstone that was published as such.
+TOMBSTONE = "milepost-tombstone"
 #: Longest value of these, in characters: they are keys in PostgreSQL, whose index rows take 2704 bytes.
 _LONGEST = 200
 
@@ -164,6 +166,11 @@ def event_headers(
     }
     headers.update({name: value for name, value in optional.items() if value})
     return headers
+
+
+def is_tombstone(record: Record) -> bool:
+    """Tell whether a record was published as a tombstone, so that nothing is missing in it."""
+    return record.value is None and any(name.lower() == TOMBSTONE for name, _ in record.headers)
 
 
 def read_event(record: Record) -> tuple[Envelope, bytes]:

@@ -74,8 +74,8 @@ def at_version(kind: type[Event], body: bytes, version: int) -> bytes:
     if version > current:
         raise Unreadable(
             "EVENT_TOO_NEW",
-            f"it is version {version} of {kind.milepost_spec.type}, and {kind.__name__} here knows {current}; deploy the "
-            "newer class, then redrive",
+            f"it is version {version} of {kind.milepost_spec.type}, and {kind.__name__} here knows {current}; deploy "
+            "the newer class, then redrive",
         )
     if not kind.milepost_upcasters:
         return body

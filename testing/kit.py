@@ -16,6 +16,7 @@ from ..sagas.nodes import Node, Undo
 from ..sagas.saga import Saga
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
+from ..schemas.reading import read_stored
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
 from .clients import KitClients
 from .faults import Faults
@@ -233,7 +234,7 @@ class Kit:
     async def published(self, event: type[E]) -> list[E]:
         """Return all events of a class that the service has published and committed, in order."""
         rows = await self._opened.database.pool.fetch(Sql.published, event.milepost_spec.type)
-        return [event.model_validate_json(row["payload"]) for row in rows]
+        return [read_stored(event, row["payload"], json.loads(row["headers"])) for row in rows]
 
     # --- inside ------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ WHERE id <> ALL ($1::uuid[])
 ORDER BY seq;
 
 -- name: published
-SELECT payload FROM milepost.outbox WHERE type = $1 ORDER BY seq;
+SELECT payload, headers::text AS headers FROM milepost.outbox WHERE type = $1 AND payload IS NOT NULL ORDER BY seq;
 
 -- name: run_state
 SELECT state FROM milepost.run WHERE id = $1;
