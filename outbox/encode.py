@@ -9,11 +9,12 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from aiokafka.partitioner import DefaultPartitioner
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from .position import Row
 
 TopicPartition: TypeAlias = tuple[str, int]
+Headers: TypeAlias = list[tuple[str, bytes]]
 
 #: Kafka's default message.max.bytes is 1,048,588 for a whole batch; batches stay below it.
 BATCH_BYTES = 1_000_000
@@ -36,6 +37,39 @@ def partition_of(key: bytes, partitions: int) -> int:
     """Return the partition of a key as a plain send chooses it: murmur2 as in the Java client."""
     found: int = _partitioner(key, range(partitions), ())
     return found
+
+
+def headers_of(text: str) -> Headers:
+    """Return a row's headers, given as jsonb prints them: shorter names first, ", " and ": " between.
+
+    What rows have in common is read once. Their own are cut out: id, time and trace; where no backslash is in the
+    text every quote begins or ends a name or a value, so that nothing else can be taken for one of them. Reading all
+    of it as JSON takes nearly twice the time, a sixth of the relay's.
+    """
+    if text.startswith('{"ce_id": "') and "\\" not in text:
+        id_ends = text.find('"', 11)
+        time_ends = text.find('"', id_ends + 15)
+        trace = text.find('"traceparent": "', time_ends)
+        if text.startswith('", "ce_time": "', id_ends) and trace > 0:
+            trace_ends = text.find('"', trace + 16)
+            return [
+                ("ce_id", text[11:id_ends].encode()),
+                ("ce_time", text[id_ends + 15 : time_ends].encode()),
+                *_read(text[time_ends + 3 : trace - 2]),
+                ("traceparent", text[trace + 16 : trace_ends].encode()),
+                *_read(text[trace_ends + 3 : -1]),
+            ]
+    return [(name, _bytes(value)) for name, value in from_json(text).items()]
+
+
+@lru_cache(maxsize=4096)
+def _read(inside: str) -> Headers:
+    return [(name, _bytes(value)) for name, value in from_json(f"{{{inside}}}").items()]
+
+
+def _bytes(value: Any) -> bytes:
+    """Return a header's value; publish writes texts only, what else SQL may have written goes as JSON."""
+    return value.encode() if isinstance(value, str) else to_json(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +114,7 @@ class Batch:
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: Headers,
     ) -> bool:
         """Append a record unless the batch is full; an empty batch takes its first whatever its size.
 
@@ -171,7 +205,7 @@ class Encoder:
             seq, topic, key, value, headers_text = row
             if skip and seq in skip:
                 continue
-            headers = [(name, text.encode()) for name, text in from_json(headers_text).items()]
+            headers = headers_of(headers_text)
             key_bytes = None if key is None else key.encode()
             size = len(value or b"")
             if careful or size > BATCH_BYTES // 2:
@@ -213,7 +247,7 @@ class Encoder:
         return Parked(seq, topic, key, KEY_SCOPE, "TOO_LARGE", message, hold)
 
 
-def record_size(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """Return the least size in bytes of a batch of this one record; the broker decides what is close to a limit."""
     texts = sum(len(name) + len(text) for name, text in headers)
     return _BATCH_OVERHEAD + len(key or b"") + len(value or b"") + texts
