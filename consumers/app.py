@@ -122,6 +122,7 @@ class Milepost:
         unknown: Literal["skip", "dead_letter"] = "skip",
         batch: int = 500,
         retry: Retry = Retry(attempts=3),
+        hold_key: bool = False,
     ) -> Consumer:
         """Make a consumer. Its name is Kafka group and inbox identity at once: renaming it reads its topics anew.
 
@@ -129,6 +130,8 @@ class Milepost:
             unknown: What to do with event types that it has no handler for.
             batch: Most events in one transaction.
             retry: Tries of one failing event before it is parked as a dead letter.
+            hold_key: A dead letter holds its key: later events of the key are parked behind it, in order, until it is
+                redriven or ignored. Other keys flow.
 
         Raises:
             DefinitionError: MP122 when the name is taken.
@@ -137,7 +140,9 @@ class Milepost:
             raise DefinitionError(
                 "MP122", f"consumer {name!r} is made twice in service {self.name}. Use the first one."
             )
-        consumer = Consumer(name, unknown=unknown, batch=batch, retry=retry, reply=write_reply)
+        consumer = Consumer(
+            name, unknown=unknown, batch=batch, retry=retry, hold_key=hold_key, reply=write_reply
+        )
         self.consumers[name] = consumer
         return consumer
 

@@ -8,13 +8,16 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from ..schemas.commands import Command, Replier, reply_of
 from ..schemas.envelope import Envelope
 from ..schemas.errors import DefinitionError
-from ..schemas.events import Event
+from ..schemas.events import Event, check_upcasters
 from ..schemas.options import Retry
 from ..schemas.transaction import Transaction
+from .answers import Answerer, Answering
 
 E = TypeVar("E", bound=Event)
+C = TypeVar("C", bound=Command[Any])
 Handler: TypeAlias = Callable[[E, Transaction], Awaitable[None]]
 Prepare: TypeAlias = Callable[[Transaction, Sequence[tuple[Event, Envelope]]], Awaitable[None]]
 Unknown: TypeAlias = Literal["skip", "dead_letter"]
@@ -32,13 +35,23 @@ class Consumer:
         unknown: What to do with an event type that no handler takes: skip it, or store a dead letter.
         batch: Most events in one transaction.
         retry: Tries of one event before it becomes a dead letter, and the delays between them.
+        hold_key: Whether a dead letter holds its key: later events of it are parked behind, in order, until the letter
+            is redriven or ignored. Other keys flow.
+        reply: Writes the replies to commands; None on a consumer that answers none.
 
     Raises:
         DefinitionError: MP123 when an argument is wrong.
     """
 
     def __init__(
-        self, name: str, *, unknown: Unknown = "skip", batch: int = 500, retry: Retry = Retry(attempts=3)
+        self,
+        name: str,
+        *,
+        unknown: Unknown = "skip",
+        batch: int = 500,
+        retry: Retry = Retry(attempts=3),
+        hold_key: bool = False,
+        reply: Replier | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise DefinitionError(
@@ -55,6 +68,9 @@ class Consumer:
         self.unknown: Unknown = unknown
         self.batch = batch
         self.retry = retry
+        self.hold_key = hold_key
+        self.answering: list[Answering] = []
+        self._reply = reply
         self._handlers: dict[str, tuple[type[Event], Handler[Any]]] = {}
 
     def on(self, event: type[E]) -> Callable[[Handler[E]], Handler[E]]:
@@ -64,10 +80,12 @@ class Consumer:
             event: Event class; its topic is read, its type selects the handler.
 
         Raises:
-            DefinitionError: MP123 when the type already has a handler, MP124 when the function cannot be one.
+            DefinitionError: MP123 when the type already has a handler, MP124 when the function cannot be one, MP344 when
+                the event's upcasters have a gap.
         """
 
         def register(handler: Handler[E]) -> Handler[E]:
+            check_upcasters(event)
             kind = event.milepost_spec.type
             if kind in self._handlers:
                 other, known = self._handlers[kind]
@@ -80,6 +98,47 @@ class Consumer:
             _check(self.name, handler)
             self._handlers[kind] = (event, handler)
             return handler
+
+        return register
+
+    def answers(
+        self, command: type[C], reply: type[E], *, undoes: type[Command[Any]] | None = None
+    ) -> Callable[[Answerer[C, E]], Answerer[C, E]]:
+        """Register the decorated async function as the one that carries out a command and returns its reply.
+
+        The reply is written in the transaction of the function's effect. `raise Refused(code)` replies that nothing
+        happened, and takes back what the function has written. An operation that the requester has named (`send`
+        with run and step) is done once; another attempt gets the same reply again.
+
+        Args:
+            command: Command class; its topic is read, its type selects the function.
+            reply: What the function returns; the command's own parameter.
+            undoes: The command whose operations this one undoes, answered by the same consumer. An undo that comes
+                first is answered without a call of the function, and the late command is refused (UNDONE_BEFORE).
+
+        Raises:
+            DefinitionError: MP123 and MP124 as `on`, MP470 when command and reply do not belong together, MP477 when
+                what `undoes` names is not answered here.
+        """
+        if reply_of(command) is not reply:
+            raise DefinitionError(
+                "MP470",
+                f"consumer {self.name}: {command.__name__} is replied with {reply_of(command).__name__}, not "
+                f"{reply.__name__}. Name the class that it was declared with.",
+            )
+        if undoes is not None and all(known.command is not undoes for known in self.answering):
+            raise DefinitionError(
+                "MP477",
+                f"consumer {self.name}: {command.__name__} undoes {undoes.__name__}, which this consumer does not "
+                "answer (yet). Answer it first, in the same consumer: the two share one memory.",
+            )
+
+        def register(answer: Answerer[C, E]) -> Answerer[C, E]:
+            _check(self.name, answer)
+            found = Answering(self.name, command, reply, undoes, answer, self._reply)
+            self.on(command)(found)
+            self.answering.append(found)
+            return answer
 
         return register
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,12 +24,16 @@ from ..streams.database import Database
 from . import model
 from .calling import call
 from .consumer import Consumer, PreparedConsumer
-from .failures import HandlerFailed, Underneath, at_commit, ended_transaction
+from .failures import HandlerFailed, Underneath, at_commit, ended_transaction, reason_of
+from .letters import Letters, Report
 from .model import Act, Item, Plan, Reason
+from .pieces import delay, may_retry, split, suspected
 from .store import InboxStore, Partition
 
 _HAND_BACK = 1.0
 _ANSWER = 5.0
+#: How often to see up to when the inbox was purged, in seconds; rows are kept longer than settings say by much more.
+_FLOOR_EVERY = 60.0
 
 #: Times in a row that a batch may meet trouble underneath before its events are tried one by one, and counted.
 PATIENCE = 5
@@ -59,6 +63,9 @@ class Intake:
         publisher: What `Transaction.publish` calls; it finds the consumed event's envelope on the transaction.
         clock: Wall time for the inbox's retention and for retries.
         dice: Jitter of retries.
+        unlimited: Topics that keep their records for good: what is older than the inbox's memory counts there as
+            applied when it was read before, and is applied when it was not.
+        report: Told of every new dead letter, in its transaction.
     """
 
     def __init__(
@@ -69,6 +76,8 @@ class Intake:
         *,
         clock: Clock,
         dice: Randomness | None = None,
+        unlimited: Collection[str] = (),
+        report: Report | None = None,
     ) -> None:
         self.counts = Counts()
         self._consumer = consumer
@@ -78,9 +87,14 @@ class Intake:
         self._keep = database.settings.keep_inbox
         self._dice = dice or SystemRandomness()
         self._store = InboxStore(consumer.name)
+        self._letters = Letters(consumer.name, hold_key=consumer.hold_key, report=report)
         self._suspects: dict[Partition, int] = {}
         self._called_off: set[tuple[str, int, int]] = set()
         self._trouble: dict[Partition, int] = {}
+        self._unlimited = frozenset(unlimited)
+        self._done_below: dict[Partition, int] = {}
+        self._purged_below: datetime | None = None
+        self._looked: float | None = None
 
     async def positions(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Return the stored next offsets of partitions that are being taken over."""
@@ -89,7 +103,9 @@ class Intake:
         for partition in partitions:
             self._suspects[partition] = suspects.get(partition, -1)
             self._trouble.pop(partition, None)
-        return await self._store.positions(pool, partitions)
+        stored = await self._store.positions(pool, partitions)
+        self._done_below.update({partition: stored.get(partition, 0) for partition in partitions})
+        return stored
 
     async def handle(self, records: Sequence[Record]) -> None:
         """Apply records of one partition, in order; returning means that all of them are done for good.
@@ -97,12 +113,12 @@ class Intake:
         Raises:
             Exception: Trouble underneath; the same records are to be brought again.
         """
-        items = self._read(records)
         partition = (records[0].topic, records[0].partition)
+        items = self._read(records, await self._oldest(), await self._read_before(partition))
         distrusted = self._trouble.get(partition, 0) >= PATIENCE
         suspect = items[-1].record.offset if distrusted else await self._suspect(partition)
         try:
-            await self._in_pieces(deque(model.suspected(items, suspect)))
+            await self._in_pieces(deque(suspected(items, suspect)))
         except Underneath as trouble:
             self._trouble[partition] = self._trouble.get(partition, 0) + 1
             error = trouble.error
@@ -120,12 +136,29 @@ class Intake:
             try:
                 await self._together(some)
             except HandlerFailed as failed:
-                pieces.extendleft(reversed(model.split(some, failed.item)))
+                pieces.extendleft(reversed(split(some, failed.item)))
 
-    def _read(self, records: Sequence[Record]) -> list[Item]:
-        oldest_ms = model.oldest_kept(self._clock.now(), self._keep)
+    async def _oldest(self) -> float:
+        elapsed = self._clock.monotonic()
+        if self._looked is None or elapsed - self._looked >= _FLOOR_EVERY:
+            self._purged_below = await self._store.purged_below(self._database.pool)
+            self._looked = elapsed
+        return model.oldest_kept(self._clock.now(), self._keep, self._purged_below)
+
+    async def _read_before(self, partition: Partition) -> int | None:
+        if partition[0] not in self._unlimited:
+            return None
+        if partition not in self._done_below:
+            stored = await self._store.positions(self._database.pool, [partition])
+            self._done_below[partition] = stored.get(partition, 0)
+        return self._done_below[partition]
+
+    def _read(self, records: Sequence[Record], oldest_ms: float, done_below: int | None) -> list[Item]:
         find, unknown = self._consumer.handler_of, self._consumer.unknown
-        items = [model.read(record, find, unknown=unknown, oldest_ms=oldest_ms) for record in records]
+        items = [
+            model.read(record, find, unknown=unknown, oldest_ms=oldest_ms, done_below=done_below)
+            for record in records
+        ]
         self.counts.unidentified += sum(
             item.envelope is not None and not item.envelope.identified for item in items
         )
@@ -189,12 +222,12 @@ class Intake:
                 raise
             else:
                 return
-            again = model.may_retry(retry, attempts, first_at, self._clock.now())
+            again = may_retry(retry, attempts, first_at, self._clock.now())
             # Who ends its transaction does so again, and what it has committed meanwhile would be there twice.
             if not again or ended_transaction(cause):
-                await self._park(item, _failure(cause, attempts, first_at))
+                await self._park(item, _failure(item, cause, attempts, first_at))
                 return
-            await asyncio.sleep(model.delay(retry, attempts, self._dice.uniform()))
+            await asyncio.sleep(delay(retry, attempts, self._dice.uniform()))
 
     async def _is_its_own(self, record: Record) -> bool:
         """Tell whether trouble underneath, met time and again while the database works, is the event's after all."""
@@ -218,13 +251,13 @@ class Intake:
         try:
             async with self._database.transaction(self._publisher) as tx:
                 connection = tx.connection
-                plan = await self._claim(connection, items)
+                plan, held = await self._claim(connection, items)
                 if isinstance(self._consumer, PreparedConsumer):
                     await self._consumer.prepare(tx, plan.events())
                 for item in plan.handle:
                     handled = True
                     await call(self._consumer.name, self._publisher, tx, item)
-                await self._store.insert_letters(connection, plan.park)
+                await self._letters.park(connection, plan.park, held)
                 await self._store.move_position(connection, items[-1].record)
                 if alone:
                     await self._store.end_attempt(connection, items[-1].record)
@@ -241,22 +274,31 @@ class Intake:
             raise HandlerFailed from error
         self._count(plan, items)
 
-    async def _claim(self, connection: Any, items: Sequence[Item]) -> Plan:
-        rows = model.candidates(items)
-        inserted = await self._store.insert(connection, rows, {})
+    async def _claim(self, connection: Any, items: Sequence[Item]) -> tuple[Plan, Collection[bytes]]:
+        """Insert the inbox rows; return what is to be done, and which keys were found held."""
+        rows, held = model.candidates(items), set[bytes]()
+        names = model.hold_names(items) if self._consumer.hold_key else []
+        if names:
+            inserted, held = await self._store.insert_by_key(connection, rows, names)
+        else:
+            inserted = await self._store.insert(connection, rows, {})
         stored: Mapping[UUID, bytes] = {}
         if len(inserted) < len(rows):
-            # A statement of its own: its snapshot shows what the insert had to wait for.
+            # Statements of their own: their snapshots show what the insert had to wait for.
             others = [row.id for row in rows if row.id not in inserted]
             stored = await self._store.fingerprints(connection, others)
-        return model.plan(items, inserted, stored)
+            held = await self._letters.held(connection, items[0].record.topic, names) if names else held
+        plan = model.plan(items, inserted, stored, held if self._consumer.hold_key else None)
+        if plan.behind:
+            await self._letters.mark_parked(connection, plan.behind)
+        return plan, held
 
     async def _park(self, item: Item, reason: Reason) -> None:
         """Store letter, inbox row and position in one transaction; if somebody else has the event, only the latter."""
         async with self._database.transaction(self._publisher) as tx:
             connection = tx.connection
             if await self._store.insert(connection, [item], {item.id: "PARKED"}):
-                await self._store.insert_letters(connection, [(item, reason)])
+                await self._letters.park(connection, [(item, reason)])
                 self.counts.parked += 1
             await self._store.move_position(connection, item.record)
             await self._store.end_attempt(connection, item.record)
@@ -279,6 +321,5 @@ def _tried(item: Item, attempts: int) -> Item:
     return replace(item, envelope=replace(item.envelope, delivery=attempts))
 
 
-def _failure(cause: BaseException | None, attempts: int, first_at: datetime) -> Reason:
-    message = f"{type(cause).__name__}: {cause}"
-    return Reason("HANDLE", "HANDLER_FAILED", message, True, attempts, first_at)
+def _failure(item: Item, cause: BaseException | None, attempts: int, first_at: datetime) -> Reason:
+    return replace(reason_of(cause, secret=item.secret), attempts=attempts, first_at=first_at)

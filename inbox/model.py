@@ -7,23 +7,24 @@ before: same identity and fingerprint is a duplicate, same identity and another 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from ..schemas.envelope import Envelope, NotAnEvent, Record, read_event
+from ..schemas.codecs import CODEC_HEADER, About, Unreadable
+from ..schemas.envelope import Envelope, NotAnEvent, Record, is_tombstone, read_event
 from ..schemas.events import Event
 from ..schemas.ids import event_identity
-from ..schemas.options import Retry
+from ..schemas.reading import read_body
+from ..schemas.structured import is_json
+from .fingerprint import fingerprint
+from .letter import hold_name
 
 Bound: TypeAlias = tuple[type[Event], Callable[[Any, Any], Awaitable[None]]]
 Find: TypeAlias = Callable[[str], Bound | None]
-
-_MESSAGE = 2_000
 
 
 class Act(Enum):
@@ -41,8 +42,10 @@ class Reason:
     Attributes:
         stage: DECODE before any handler saw it, HANDLE after.
         code: BAD_HEADER, BAD_JSON, NO_TYPE, NO_VALUE, INVALID_BODY, UNKNOWN_TYPE, TOO_OLD, EVENT_ID_REUSED,
-            HANDLER_FAILED or PROCESS_DIED.
+            HANDLER_FAILED, PROCESS_DIED, KEY_HELD or INBOX_ROW_GONE.
         recoverable: Whether it may be handled later without another record being sent.
+        error: Full name of the exception's class, '' without one.
+        trace: Its traceback.
     """
 
     stage: Literal["DECODE", "HANDLE"]
@@ -51,6 +54,13 @@ class Reason:
     recoverable: bool
     attempts: int = 0
     first_at: datetime | None = None
+    error: str = ""
+    trace: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether later events of the key have to wait, where a consumer keeps their order."""
+        return self is not REUSED
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +83,16 @@ class Item:
     event: Event | None = None
     handler: Callable[[Any, Any], Awaitable[None]] | None = None
     reason: Reason | None = None
+
+    @property
+    def hold_name(self) -> bytes | None:
+        """Name under which its key is held; None without a key."""
+        return None if self.record.key is None else hold_name(self.record.key)
+
+    @property
+    def secret(self) -> bool:
+        """Whether nothing of what it says may be stored readable."""
+        return self.event is not None and self.event.milepost_spec.codec.secret
 
     @property
     def act(self) -> Act:
@@ -106,6 +126,11 @@ class Plan:
             if item.event is not None and item.envelope is not None
         ]
 
+    @property
+    def behind(self) -> list[UUID]:
+        """Identities of those that wait only because of their key."""
+        return [item.id for item, reason in self.park if reason is BEHIND]
+
     def unfinished(self, failed: Item | None) -> dict[UUID, str]:
         """Return the marks of all but those that were handled before `failed`."""
         done = set()
@@ -122,31 +147,17 @@ REUSED = Reason(
     "an earlier event has the same id and another body; the earlier one counts",
     recoverable=False,
 )
+BEHIND = Reason("HANDLE", "KEY_HELD", "it waits behind an earlier letter of its key", recoverable=True)
 
 
-def fingerprint(type: str, data: bytes) -> bytes:
-    """Return sha256 of an event's type and its data as canonical JSON; the order of keys makes no difference.
-
-    Numbers are compared as written, digit by digit, since a float would make unequal amounts equal. Data that is no
-    JSON is taken as it is.
-    """
-    try:
-        canonical = _ENCODER.encode(_DECODER.decode(data.decode())).encode()
-    except (ValueError, RecursionError):
-        canonical = data
-    return hashlib.sha256(type.encode(errors="surrogatepass") + b"\n" + canonical).digest()
-
-
-def _written(number: str) -> list[str]:
-    # A list of one text cannot come from another JSON value that reads the same but ["#", …] written out.
-    return ["#", number]
-
-
-_DECODER = json.JSONDecoder(parse_float=_written, parse_int=_written, parse_constant=_written)
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-
-
-def read(record: Record, find: Find, *, unknown: Literal["skip", "dead_letter"], oldest_ms: float) -> Item:
+def read(
+    record: Record,
+    find: Find,
+    *,
+    unknown: Literal["skip", "dead_letter"],
+    oldest_ms: float,
+    done_below: int | None = None,
+) -> Item:
     """Read a record and say what it calls for.
 
     Args:
@@ -154,7 +165,11 @@ def read(record: Record, find: Find, *, unknown: Literal["skip", "dead_letter"],
         unknown: What an event type without a handler calls for.
         oldest_ms: Events sent before this are TOO_OLD: the inbox may have forgotten them. In milliseconds since
             1970 (UTC).
+        done_below: On a topic that keeps its records for good, the offset below which all was read before. There an
+            event before `oldest_ms` counts as applied, and one from this offset on is never too old.
     """
+    if is_tombstone(record):
+        return Item(record, _made_up(record), b"")
     try:
         envelope, data = read_event(record)
     except NotAnEvent as error:
@@ -166,27 +181,44 @@ def read(record: Record, find: Find, *, unknown: Literal["skip", "dead_letter"],
     if bound is None:
         message = f"no handler takes the type {envelope.type}"
         item.reason = Reason("DECODE", "UNKNOWN_TYPE", message, recoverable=True)
-    elif 0 <= record.timestamp_ms < oldest_ms:
+    elif _is_old(record, oldest_ms) and done_below is None:
         message = "it is older than the inbox's memory, so nobody may know whether it was applied"
         item.reason = Reason("DECODE", "TOO_OLD", message, recoverable=False)
-    else:
+    elif not (_is_old(record, oldest_ms) and done_below is not None and record.offset < done_below):
         _validate(item, data, bound)
     return item
 
 
+def _is_old(record: Record, oldest_ms: float) -> bool:
+    return 0 <= record.timestamp_ms < oldest_ms
+
+
 def _validate(item: Item, data: bytes, bound: Bound) -> None:
     kind, handler = bound
+    envelope = item.envelope
+    assert envelope is not None
+    if not is_json(envelope.content_type) and CODEC_HEADER not in envelope.extra:
+        message = f"its content is {envelope.content_type[:100]}, and handlers take JSON"
+        item.reason = Reason("DECODE", "UNSUPPORTED_CONTENT", message, recoverable=False)
+        return
+    about = About(envelope.type, envelope.event_id, envelope.version, envelope.tenant)
     try:
-        item.event = kind.model_validate_json(data)
-    except Exception as error:  # a user's validator may raise anything
-        item.reason = Reason("DECODE", "INVALID_BODY", f"it is no {kind.__name__}: {error}", recoverable=True)
+        item.event = read_body(kind, data, about, envelope.extra)
+    except Unreadable as error:
+        item.reason = Reason("DECODE", error.code, str(error), recoverable=error.recoverable)
     else:
         item.handler = handler
 
 
-def oldest_kept(now: datetime, keep: timedelta) -> float:
-    """Return since when the inbox remembers what it applied, in milliseconds since 1970 (UTC)."""
-    return (now - keep).timestamp() * 1000
+def oldest_kept(now: datetime, keep: timedelta, purged_below: datetime | None = None) -> float:
+    """Return since when the inbox remembers what it applied, in milliseconds since 1970 (UTC).
+
+    Args:
+        keep: How long, by the settings of this process.
+        purged_below: Up to when rows have been removed, perhaps under other settings; None when none were.
+    """
+    since = now - keep
+    return (since if purged_below is None else max(since, purged_below)).timestamp() * 1000
 
 
 def candidates(items: Iterable[Item]) -> list[Item]:
@@ -198,19 +230,31 @@ def candidates(items: Iterable[Item]) -> list[Item]:
     return sorted(first.values(), key=lambda item: item.id.int)
 
 
-def plan(items: Sequence[Item], inserted: Mapping[UUID, str], stored: Mapping[UUID, bytes]) -> Plan:
-    """Sort a batch into new, repeated and reused.
+def hold_names(items: Iterable[Item]) -> list[bytes]:
+    """Return the names of the items' keys, sorted."""
+    return sorted({name for item in items if (name := item.hold_name) is not None})
+
+
+def plan(
+    items: Sequence[Item],
+    inserted: Mapping[UUID, str],
+    stored: Mapping[UUID, bytes],
+    held: Collection[bytes] | None = None,
+) -> Plan:
+    """Sort a batch into new, repeated, reused and waiting.
 
     Args:
         items: In offset order.
         inserted: Identities whose inbox row is new, each with the transaction that inserted it.
         stored: Fingerprints of those whose row was there.
+        held: Names of keys that are held; None for a consumer that holds none.
 
     Raises:
         LookupError: An identity is in neither; its row was removed meanwhile, so that the batch is to be tried again.
     """
     found = Plan(marks=inserted)
     seen = dict(stored)
+    holds = None if held is None else set(held)
     for item in items:
         if item.act is Act.PASS:
             continue
@@ -219,10 +263,13 @@ def plan(items: Sequence[Item], inserted: Mapping[UUID, str], stored: Mapping[UU
             if item.id not in inserted:
                 raise LookupError(f"the inbox row of {item.id} vanished")
             seen[item.id] = item.fingerprint
-            if item.reason is None:
+            reason = item.reason
+            if holds is not None:
+                reason = _held(item, holds)
+            if reason is None:
                 found.handle.append(item)
             else:
-                found.park.append((item, item.reason))
+                found.park.append((item, reason))
         elif known == item.fingerprint:
             found.duplicates += 1
         else:
@@ -230,70 +277,23 @@ def plan(items: Sequence[Item], inserted: Mapping[UUID, str], stored: Mapping[UU
     return found
 
 
-def split(items: Sequence[Item], failed: Item | None) -> list[tuple[bool, Sequence[Item]]]:
-    """Return the pieces to try after a handler failed in a batch, each with whether it goes one by one.
-
-    Args:
-        failed: The item whose handler raised; None when only the commit told.
-    """
-    if failed is None:
-        return [(True, items)]
-    at = next(n for n, item in enumerate(items) if item is failed)
-    pieces = [(False, items[:at]), (True, items[at : at + 1]), (False, items[at + 1 :])]
-    return [piece for piece in pieces if piece[1]]
+def _held(item: Item, holds: set[bytes]) -> Reason | None:
+    """Return why an item is parked, its key considered; if it is, its key is held from now on."""
+    name = item.hold_name
+    reason = item.reason or (BEHIND if name in holds else None)
+    if reason is not None and name is not None:
+        holds.add(name)
+    return reason
 
 
-def suspected(items: Sequence[Item], suspect: int) -> list[tuple[bool, Sequence[Item]]]:
-    """Return the pieces of a batch: one by one up to and including the offset `suspect`, then together."""
-    several = [item.record.offset <= suspect for item in items]
-    n = sum(several)
-    return [piece for piece in ((True, items[:n]), (False, items[n:])) if piece[1]]
-
-
-def may_retry(retry: Retry, attempts: int, first_at: datetime, now: datetime) -> bool:
-    """Tell whether an event that failed `attempts` times may be tried again."""
-    return attempts < retry.attempts and (retry.within is None or now - first_at < retry.within)
-
-
-def delay(retry: Retry, attempts: int, dice: float) -> float:
-    """Return the seconds to wait after the failure number `attempts`, with full jitter.
-
-    Args:
-        dice: Uniform in [0, 1).
-
-    Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
-    """
-    bound = min(
-        retry.cap.total_seconds(), retry.first.total_seconds() * retry.factor ** min(attempts - 1, 60)
-    )
-    return bound * dice
-
-
-def letter_id(scope: str, record: Record) -> UUID:
-    """Return the id of a record's dead letter, the same each time, so that a redelivered record has one."""
-    where = f"{record.partition}:{record.offset}:{record.timestamp_ms}"
-    return event_identity("", f"letter:{scope}:{record.topic}", where)
-
-
-def sent_at(record: Record) -> datetime | None:
-    """Return the record's timestamp, if it has one that a calendar can hold."""
-    if record.timestamp_ms < 0:
-        return None
-    try:
-        return datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
-
-
-def for_people(text: str) -> str:
-    """Return a message shortened, and without what PostgreSQL text cannot hold."""
-    return text[:_MESSAGE].replace("\x00", "\ufffd").encode(errors="replace").decode()
+def _made_up(record: Record) -> UUID:
+    return event_identity("", f"kafka:{record.topic}", f"{record.partition}:{record.offset}")
 
 
 def _poison(record: Record, code: str, message: str) -> Item:
     return Item(
         record,
-        event_identity("", f"kafka:{record.topic}", f"{record.partition}:{record.offset}"),
+        _made_up(record),
         hashlib.sha256(record.value or b"").digest(),
         reason=Reason("DECODE", code, message, recoverable=False),
     )

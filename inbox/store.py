@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +9,8 @@ from uuid import UUID
 
 from ..schemas.envelope import Record
 from ..streams.queries import Queries
-from .model import Act, Item, Reason, for_people, letter_id, sent_at
+from .letter import scope_of
+from .model import Act, Item
 
 if TYPE_CHECKING:
     import asyncpg
@@ -32,9 +31,10 @@ class _Sql(Queries):
     insert_inbox: str
     forget: str
     answers: str
+    purged_below: str
     fingerprints: str
     move_position: str
-    insert_letters: str
+    insert_by_key: str
 
 
 class InboxStore:
@@ -46,7 +46,7 @@ class InboxStore:
 
     def __init__(self, consumer: str) -> None:
         self._consumer = consumer
-        self.scope = f"consumer:{consumer}"
+        self.scope = scope_of(consumer)
 
     async def positions(self, executor: Executor, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Return the stored next offsets of those partitions that have one."""
@@ -98,9 +98,26 @@ class InboxStore:
         """
         if not items:
             return {}
+        rows = await executor.fetch(_Sql.insert_inbox, *self._marks(items, outcomes))
+        return {row["event_id"]: row["inserted_by"] for row in rows}
+
+    async def insert_by_key(
+        self, executor: Executor, items: Sequence[Item], keys: Sequence[bytes]
+    ) -> tuple[dict[UUID, str], set[bytes]]:
+        """Insert inbox rows as `insert` does, and tell in the same statement which keys are held.
+
+        Args:
+            keys: Names of the keys of all records in the batch.
+        """
+        if not items:
+            return {}, set()
+        rows = await executor.fetch(_Sql.insert_by_key, *self._marks(items, {}), self.scope, list(keys))
+        inserted = {row["event_id"]: row["inserted_by"] for row in rows if row["event_id"] is not None}
+        return inserted, {row["held"] for row in rows if row["held"] is not None}
+
+    def _marks(self, items: Sequence[Item], outcomes: Mapping[UUID, str]) -> tuple[Any, ...]:
         first = items[0].record
-        rows = await executor.fetch(
-            _Sql.insert_inbox,
+        return (
             self._consumer,
             [item.id for item in items],
             [item.tenant for item in items],
@@ -110,7 +127,6 @@ class InboxStore:
             first.partition,
             [item.record.offset for item in items],
         )
-        return {row["event_id"]: row["inserted_by"] for row in rows}
 
     async def forget(self, executor: Executor, marks: Mapping[UUID, str]) -> None:
         """Remove inbox rows, where they are the ones that those transactions inserted."""
@@ -119,6 +135,11 @@ class InboxStore:
     async def answers(self, executor: Executor) -> bool:
         """Tell whether the database answers and takes writes."""
         return bool(await executor.fetchval(_Sql.answers))
+
+    async def purged_below(self, executor: Executor) -> datetime | None:
+        """Return up to when inbox rows have been removed; None when none were."""
+        found: datetime | None = await executor.fetchval(_Sql.purged_below)
+        return found
 
     async def fingerprints(self, executor: Executor, ids: Sequence[UUID]) -> dict[UUID, bytes]:
         """Return the fingerprints of those identities that have a row."""
@@ -132,44 +153,6 @@ class InboxStore:
         await executor.execute(
             _Sql.move_position, self._consumer, last.topic, last.partition, last.offset + 1
         )
-
-    async def insert_letters(self, executor: Executor, parked: Sequence[tuple[Item, Reason]]) -> None:
-        """Store dead letters; one that is there stays as it is."""
-        if not parked:
-            return
-        await executor.execute(
-            _Sql.insert_letters,
-            self.scope,
-            [letter_id(self.scope, item.record) for item, _ in parked],
-            [item.tenant for item, _ in parked],
-            [item.id for item, _ in parked],
-            [item.record.topic for item, _ in parked],
-            [item.record.partition for item, _ in parked],
-            [item.record.offset for item, _ in parked],
-            [item.record.key for item, _ in parked],
-            [item.record.value for item, _ in parked],
-            [pack_headers(item.record.headers) for item, _ in parked],
-            [sent_at(item.record) for item, _ in parked],
-            [reason.stage for _, reason in parked],
-            [reason.code for _, reason in parked],
-            [for_people(reason.message) for _, reason in parked],
-            [reason.attempts for _, reason in parked],
-            [reason.first_at for _, reason in parked],
-            [reason.recoverable for _, reason in parked],
-        )
-
-
-def pack_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Return headers as JSON pairs of name and base64 value (or null), so that any bytes survive."""
-    pairs = [
-        [name, None if value is None else base64.b64encode(value).decode("ascii")] for name, value in headers
-    ]
-    return json.dumps(pairs).encode("ascii")
-
-
-def unpack_headers(packed: bytes) -> list[tuple[str, bytes | None]]:
-    """Return what `pack_headers` packed."""
-    return [(name, None if text is None else base64.b64decode(text)) for name, text in json.loads(packed)]
 
 
 def _columns(partitions: Sequence[Partition]) -> tuple[list[str], list[int]]:

@@ -64,6 +64,9 @@ WHERE i.consumer = $1 AND i.event_id = given.event_id AND i.xmin::text = given.i
 -- name: answers
 SELECT NOT pg_is_in_recovery();
 
+-- name: purged_below
+SELECT purged_below FROM milepost.retention WHERE kind = 'inbox';
+
 -- name: fingerprints
 SELECT event_id, fingerprint
 FROM milepost.inbox
@@ -76,17 +79,23 @@ ON CONFLICT (consumer, topic, partition)
     DO UPDATE SET next_offset = EXCLUDED.next_offset, at = EXCLUDED.at
     WHERE p.next_offset < EXCLUDED.next_offset;
 
--- name: insert_letters
-INSERT INTO milepost.dead_letter (id, tenant, scope, event_id, topic, partition, "offset", key, value, headers,
-                                  sent_at, stage, code, message, attempts, first_failed_at, last_failed_at,
-                                  recoverable)
-SELECT given.id, given.tenant, $1, given.event_id, given.topic, given.partition, given."offset", given.key,
-       given.value, given.headers, given.sent_at, given.stage, given.code, given.message, given.attempts,
-       coalesce(given.first_at, clock.now), clock.now, given.recoverable
-FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::integer[], $7::bigint[], $8::bytea[], $9::bytea[],
-            $10::bytea[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::integer[],
-            $16::timestamptz[], $17::boolean[])
-         AS given (id, tenant, event_id, topic, partition, "offset", key, value, headers, sent_at, stage, code,
-                   message, attempts, first_at, recoverable),
-     (SELECT milepost.clock() AS now) AS clock
-ON CONFLICT (id) DO NOTHING;
+-- name: insert_by_key
+-- As insert_inbox, and in the same statement which of the keys are held. A hold that is being worked off is waited for:
+-- it is then gone, or its next letters stand behind it.
+WITH held AS (
+    SELECT h.key
+    FROM milepost.hold AS h
+    WHERE h.scope = $9 AND h.topic = $6 AND h.key = ANY ($10::bytea[])
+    ORDER BY h.key
+    FOR SHARE
+), inserted AS (
+    INSERT INTO milepost.inbox (consumer, event_id, tenant, fingerprint, outcome, topic, partition, "offset")
+    SELECT $1, given.event_id, given.tenant, given.fingerprint, given.outcome, $6, $7, given."offset"
+    FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::text[], $8::bigint[])
+        AS given (event_id, tenant, fingerprint, outcome, "offset")
+    ON CONFLICT DO NOTHING
+    RETURNING event_id, xmin::text AS inserted_by
+)
+SELECT event_id, inserted_by, NULL::bytea AS held FROM inserted
+UNION ALL
+SELECT NULL, NULL, key FROM held;

@@ -21,8 +21,7 @@ CREATE TABLE milepost.topic (
     compacted boolean NOT NULL DEFAULT false,
     max_bytes integer,
     on_park text NOT NULL DEFAULT 'continue' CHECK (on_park IN ('continue', 'hold')),
-    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    missing boolean NOT NULL DEFAULT false
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 CREATE SEQUENCE milepost.outbox_seq;
@@ -134,16 +133,6 @@ CREATE TABLE milepost.dead_letter (
 );
 CREATE INDEX dead_letter_open_idx ON milepost.dead_letter (scope, topic, first_failed_at)
     WHERE status IN ('OPEN', 'RETRY_PENDING');
-
--- hold.key of a record key: itself, or its hash where it would not fit into an index.
-CREATE FUNCTION milepost.hold_key(key bytea) RETURNS bytea
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT CASE WHEN pg_catalog.octet_length(key) > 1000 THEN pg_catalog.sha256(key) ELSE key END $$;
-
-CREATE INDEX dead_letter_relay_key_idx ON milepost.dead_letter (topic, milepost.hold_key(key), seq)
-    WHERE scope = 'relay:key' AND status IN ('OPEN', 'RETRY_PENDING');
-CREATE INDEX dead_letter_relay_topic_idx ON milepost.dead_letter (topic, seq)
-    WHERE scope = 'relay:topic' AND status IN ('OPEN', 'RETRY_PENDING');
 
 CREATE TABLE milepost.signal (
     id uuid PRIMARY KEY,
@@ -396,8 +385,21 @@ END
 $$;
 -- (to be written)
 SELECT;
--- (to be written)
-SELECT;
+-- What the relay has put aside can be sent again, and what it knows of topics is kept.
+
+-- The relay has looked for this topic by name and not found it: publish refuses it until the relay finds it. A topic
+-- without a row is accepted.
+ALTER TABLE milepost.topic ADD COLUMN missing boolean NOT NULL DEFAULT false;
+
+-- hold.key of a record key: itself, or its hash where it would not fit into an index.
+CREATE FUNCTION milepost.hold_key(key bytea) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$ SELECT CASE WHEN pg_catalog.octet_length(key) > 1000 THEN pg_catalog.sha256(key) ELSE key END $$;
+
+CREATE INDEX dead_letter_relay_key_idx ON milepost.dead_letter (topic, milepost.hold_key(key), seq)
+    WHERE scope = 'relay:key' AND status IN ('OPEN', 'RETRY_PENDING');
+CREATE INDEX dead_letter_relay_topic_idx ON milepost.dead_letter (topic, seq)
+    WHERE scope = 'relay:topic' AND status IN ('OPEN', 'RETRY_PENDING');
 -- Dead letters can be redriven and ignored.
 
 -- n is the letter's short name, and the order in which letters of a held key are worked off; held_key is the key that

@@ -25,6 +25,8 @@ CREATE UNIQUE INDEX dead_letter_n_idx ON milepost.dead_letter (n);
 CREATE INDEX dead_letter_pending_idx ON milepost.dead_letter (scope, n) WHERE status = 'RETRY_PENDING';
 CREATE INDEX dead_letter_held_idx ON milepost.dead_letter (scope, topic, held_key, n)
     WHERE held_key IS NOT NULL AND status IN ('OPEN', 'RETRY_PENDING');
+-- An inbox row outlives its retention while a letter of it is open.
+CREATE INDEX dead_letter_event_idx ON milepost.dead_letter (event_id) WHERE status IN ('OPEN', 'RETRY_PENDING');
 
 -- How a letter failed before it failed as dead_letter says now; kept when it is redriven.
 CREATE TABLE milepost.letter_failure (
@@ -33,7 +35,6 @@ CREATE TABLE milepost.letter_failure (
     at timestamptz NOT NULL,
     code text NOT NULL,
     message text NOT NULL,
-    asked_by text,
     PRIMARY KEY (letter_id, attempts)
 );
 

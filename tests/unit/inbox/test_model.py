@@ -8,7 +8,8 @@ from typing import Literal
 from uuid import uuid4
 
 import pytest
-from milepost.inbox import model
+from milepost.inbox import letter, model, pieces
+from milepost.inbox.fingerprint import fingerprint
 from milepost.inbox.model import Act, Item
 from milepost.schemas.envelope import Record, unstorable
 from milepost.schemas.options import Retry
@@ -37,27 +38,25 @@ def raw(value: bytes | None, names: list[tuple[str, bytes | None]]) -> Record:
 
 
 def test_key_order_makes_no_difference_but_a_digit_does() -> None:
-    one = model.fingerprint("a", b'{"x": 1.10, "y": {"b": 1, "a": [1, 2]}}')
-    assert one == model.fingerprint("a", b'{"y":{"a":[1,2],"b":1},"x":1.10}')
-    assert one != model.fingerprint("a", b'{"y":{"a":[2,1],"b":1},"x":1.10}')
-    assert one != model.fingerprint("b", b'{"x": 1.10, "y": {"b": 1, "a": [1, 2]}}')
+    one = fingerprint("a", b'{"x": 1.10, "y": {"b": 1, "a": [1, 2]}}')
+    assert one == fingerprint("a", b'{"y":{"a":[1,2],"b":1},"x":1.10}')
+    assert one != fingerprint("a", b'{"y":{"a":[2,1],"b":1},"x":1.10}')
+    assert one != fingerprint("b", b'{"x": 1.10, "y": {"b": 1, "a": [1, 2]}}')
 
 
 def test_numbers_that_a_float_would_make_equal_differ() -> None:
     a, b = b"[0.10000000000000000001]", b"[0.10000000000000000002]"
-    assert model.fingerprint("t", a) != model.fingerprint("t", b)
-    assert model.fingerprint("t", b"[" + b"9" * 5000 + b"]") != model.fingerprint(
-        "t", b"[" + b"9" * 4999 + b"8]"
-    )
+    assert fingerprint("t", a) != fingerprint("t", b)
+    assert fingerprint("t", b"[" + b"9" * 5000 + b"]") != fingerprint("t", b"[" + b"9" * 4999 + b"8]")
 
 
 def test_a_number_and_its_text_differ() -> None:
-    assert model.fingerprint("t", b"[1]") != model.fingerprint("t", b'["1"]')
+    assert fingerprint("t", b"[1]") != fingerprint("t", b'["1"]')
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_has_a_fingerprint_all_the_same(data: bytes) -> None:
-    assert len(model.fingerprint("t", data)) == 32
+    assert len(fingerprint("t", data)) == 32
 
 
 @pytest.mark.parametrize(
@@ -153,46 +152,46 @@ def test_a_row_that_vanished_is_no_duplicate() -> None:
 
 def test_only_the_failing_event_goes_alone() -> None:
     items = [read(record(n)) for n in range(4)]
-    assert model.split(items, items[2]) == [(False, items[:2]), (True, items[2:3]), (False, items[3:])]
-    assert model.split(items, items[0]) == [(True, items[:1]), (False, items[1:])]
-    assert model.split(items, None) == [(True, items)]
+    assert pieces.split(items, items[2]) == [(False, items[:2]), (True, items[2:3]), (False, items[3:])]
+    assert pieces.split(items, items[0]) == [(True, items[:1]), (False, items[1:])]
+    assert pieces.split(items, None) == [(True, items)]
 
 
 def test_after_an_unclean_exit_one_by_one_up_to_what_was_begun() -> None:
     items = [read(record(n)) for n in range(5, 9)]
-    assert model.suspected(items, 6) == [(True, items[:2]), (False, items[2:])]
-    assert model.suspected(items, -1) == [(False, items)]
-    assert model.suspected(items, 99) == [(True, items)]
+    assert pieces.suspected(items, 6) == [(True, items[:2]), (False, items[2:])]
+    assert pieces.suspected(items, -1) == [(False, items)]
+    assert pieces.suspected(items, 99) == [(True, items)]
 
 
 def test_attempts_and_time_both_end_the_retries() -> None:
     began, retry = BEGAN, Retry(attempts=3, within=timedelta(minutes=1))
-    assert model.may_retry(retry, 2, began, began)
-    assert not model.may_retry(retry, 3, began, began)
-    assert not model.may_retry(retry, 1, began, began + timedelta(minutes=1))
-    assert model.may_retry(replace(retry, within=None), 2, began, began + timedelta(days=9))
+    assert pieces.may_retry(retry, 2, began, began)
+    assert not pieces.may_retry(retry, 3, began, began)
+    assert not pieces.may_retry(retry, 1, began, began + timedelta(minutes=1))
+    assert pieces.may_retry(replace(retry, within=None), 2, began, began + timedelta(days=9))
 
 
 def test_delays_grow_to_the_cap_and_no_further() -> None:
     retry = Retry(first=timedelta(seconds=1), factor=2, cap=timedelta(seconds=5))
-    assert [model.delay(retry, n, 1.0) for n in (1, 2, 3, 4, 5000)] == [1, 2, 4, 5, 5]
-    assert model.delay(retry, 3, 0.0) == 0
+    assert [pieces.delay(retry, n, 1.0) for n in (1, 2, 3, 4, 5000)] == [1, 2, 4, 5, 5]
+    assert pieces.delay(retry, 3, 0.0) == 0
 
 
 def test_a_record_has_one_letter_however_often_it_comes() -> None:
     one = record(1)
-    assert model.letter_id("consumer:a", one) == model.letter_id("consumer:a", replace(one))
-    assert model.letter_id("consumer:a", one) != model.letter_id("consumer:b", one)
-    assert model.letter_id("consumer:a", one) != model.letter_id("consumer:a", replace(one, timestamp_ms=1))
+    assert letter.letter_id("consumer:a", one) == letter.letter_id("consumer:a", replace(one))
+    assert letter.letter_id("consumer:a", one) != letter.letter_id("consumer:b", one)
+    assert letter.letter_id("consumer:a", one) != letter.letter_id("consumer:a", replace(one, timestamp_ms=1))
 
 
 @pytest.mark.parametrize("milliseconds", [-1, 10**18, -(10**18)])
 def test_timestamps_beyond_the_calendar_are_none(milliseconds: int) -> None:
-    assert model.sent_at(record(0, at_ms=milliseconds)) is None
+    assert letter.sent_at(record(0, at_ms=milliseconds)) is None
 
 
 def test_messages_for_people_hold_nothing_that_text_cannot() -> None:
-    cleaned = model.for_people("a\x00b\ud800c" + "x" * 5000)
+    cleaned = letter.for_people("a\x00b\ud800c" + "x" * 5000)
     assert not unstorable(cleaned)
     assert cleaned.startswith("a\ufffdb") and len(cleaned) == 2000
 

@@ -1,0 +1,64 @@
+"""What a dead letter is made of; pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from ..schemas.envelope import Record
+from ..schemas.ids import event_identity
+
+_MESSAGE = 2_000
+#: Longest key that is kept as it is in a hold, in bytes: PostgreSQL indexes no value above about 2,700.
+_KEY = 1_000
+
+
+def scope_of(consumer: str) -> str:
+    """Return what letters and holds of a consumer are filed under."""
+    return f"consumer:{consumer}"
+
+
+def letter_id(scope: str, record: Record) -> UUID:
+    """Return the id of a record's dead letter, the same each time, so that a redelivered record has one."""
+    where = f"{record.partition}:{record.offset}:{record.timestamp_ms}"
+    return event_identity("", f"letter:{scope}:{record.topic}", where)
+
+
+def hold_name(key: bytes) -> bytes:
+    """Return the name under which a record key is held: the key itself, a long one's digest."""
+    return key if len(key) <= _KEY else b"sha256:" + hashlib.sha256(key).digest()
+
+
+def sent_at(record: Record) -> datetime | None:
+    """Return the record's timestamp, if it has one that a calendar can hold."""
+    if record.timestamp_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def for_people(text: str) -> str:
+    """Return a message shortened, and without what PostgreSQL text cannot hold."""
+    return text[:_MESSAGE].replace("\x00", "\ufffd").encode(errors="replace").decode()
+
+
+def pack_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Return headers as JSON pairs of name and base64 value (or null), so that any bytes survive."""
+    pairs = [
+        [name, None if value is None else base64.b64encode(value).decode("ascii")] for name, value in headers
+    ]
+    return json.dumps(pairs).encode("ascii")
+
+
+def unpack_headers(packed: bytes) -> list[tuple[str, bytes | None]]:
+    """Return what `pack_headers` packed; also headers as the relay's letters keep them, a JSON object of texts."""
+    found = json.loads(packed)
+    if isinstance(found, dict):
+        return [(name, text.encode()) for name, text in found.items()]
+    return [(name, None if text is None else base64.b64decode(text)) for name, text in found]

@@ -1,0 +1,48 @@
+"""How a batch is taken apart after a failure, and when an event is tried again; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ..schemas.options import Retry
+from .model import Item
+
+
+def split(items: Sequence[Item], failed: Item | None) -> list[tuple[bool, Sequence[Item]]]:
+    """Return the pieces to try after a handler failed in a batch, each with whether it goes one by one.
+
+    Args:
+        failed: The item whose handler raised; None when only the commit told.
+    """
+    if failed is None:
+        return [(True, items)]
+    at = next(n for n, item in enumerate(items) if item is failed)
+    pieces = [(False, items[:at]), (True, items[at : at + 1]), (False, items[at + 1 :])]
+    return [piece for piece in pieces if piece[1]]
+
+
+def suspected(items: Sequence[Item], suspect: int) -> list[tuple[bool, Sequence[Item]]]:
+    """Return the pieces of a batch: one by one up to and including the offset `suspect`, then together."""
+    several = [item.record.offset <= suspect for item in items]
+    n = sum(several)
+    return [piece for piece in ((True, items[:n]), (False, items[n:])) if piece[1]]
+
+
+def may_retry(retry: Retry, attempts: int, first_at: datetime, now: datetime) -> bool:
+    """Tell whether an event that failed `attempts` times may be tried again."""
+    return attempts < retry.attempts and (retry.within is None or now - first_at < retry.within)
+
+
+def delay(retry: Retry, attempts: int, dice: float) -> float:
+    """Return the seconds to wait after the failure number `attempts`, with full jitter.
+
+    Args:
+        dice: Uniform in [0, 1).
+
+    Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+    """
+    bound = min(
+        retry.cap.total_seconds(), retry.first.total_seconds() * retry.factor ** min(attempts - 1, 60)
+    )
+    return bound * dice
