@@ -89,6 +89,8 @@ class Assembly:
 
     def __post_init__(self) -> None:
         self.engine = Engine(changes_of(self.service), self.database.pool)
+        #: Event topics that keep their records for good, once they were looked at.
+        self.unlimited: frozenset[str] = frozenset()
 
     def parts(self) -> list[Role]:
         """Return everything that this process is to run."""
@@ -151,7 +153,14 @@ class Assembly:
 
     def _intake(self, name: str, consumer: Consumer) -> Role:
         service = self.service
-        intake = Intake(consumer, self.database, publish_in, clock=service.clock, dice=service.randomness)
+        intake = Intake(
+            consumer,
+            self.database,
+            publish_in,
+            clock=service.clock,
+            dice=service.randomness,
+            unlimited=self.unlimited,
+        )
         return GroupReader(
             name=name,
             kafka=service.settings.kafka,

@@ -14,9 +14,10 @@ from ..schemas.ids import Clock
 from ..streams.database import Database
 from ..streams.lifecycle import Health, Role, Stop, run_roles
 from ..streams.migrate import current_version, migration_files
-from ..streams.topics import describe, ensure_topics
+from ..streams.topics import describe, ensure_topics, keeps
 from ..streams.tracing import setup_tracing
 from .assembly import ROLES, Assembly, chosen
+from .memory import too_short
 
 if TYPE_CHECKING:
     from .app import Milepost
@@ -53,7 +54,8 @@ async def serve(
 
     Raises:
         ConnectError: MP501, MP502 when PostgreSQL or Kafka cannot be reached at the start.
-        StartError: MP209 wrong schema version, MP207 unknown role or queue, MP208 missing event topics.
+        StartError: MP209 wrong schema version, MP207 unknown role or queue, MP208 missing event topics,
+            MP202 an inbox that forgets too early.
     """
     picked = chosen(ROLES, roles, "role")
     served = chosen(service.definitions.queues, queues, "queue")
@@ -68,6 +70,7 @@ async def serve(
         await keeper.open()
         assembly = Assembly(service, database, keeper, picked, served, stop)
         await make_topics(service, assembly)
+        await look_at_retention(service, assembly)
         parts = assembly.parts()
         with _signals(stop):
             await run_roles([*parts, Announcer(parts, picked, announce, service.clock)], stop)
@@ -112,6 +115,20 @@ async def make_topics(service: Milepost, assembly: Assembly) -> None:
             f"topic {', '.join(missing)}: this service reads it, and it does not exist. Create it, or set "
             "MILEPOST_CREATE_TOPICS=true.",
         )
+
+
+async def look_at_retention(service: Milepost, assembly: Assembly) -> None:
+    """Learn how long event topics keep their records, which the inbox has to outlast.
+
+    Raises:
+        StartError: MP202 when it would not, and this process reads them or purges it.
+    """
+    if not {"consumers", "signals", "upkeep"} & set(assembly.roles):
+        return
+    kept = await keeps(service.settings, assembly.event_topics())
+    for refusal in too_short(service.settings, kept):
+        raise refusal
+    assembly.unlimited = frozenset(topic for topic, retention in kept.items() if retention is None)
 
 
 @contextmanager
