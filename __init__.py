@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .sagas.nodes import Node, Probed, Step, Undo, Wait
     from .sagas.saga import Saga
     from .schemas.commands import Command
-    from .schemas.envelope import Envelope, Exchange
+    from .schemas.envelope import Envelope
     from .schemas.errors import (
         ConnectError,
         DefinitionError,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from .schemas.events import Event
+    from .schemas.exchange import Exchange
     from .schemas.options import Absent, Failed, Found, InProgress, Probe, Repeat, Retry, Then
     from .schemas.settings import Settings
     from .schemas.states import RunState, StepState
@@ -84,7 +85,7 @@ _HOMES = {
     "DefinitionError": "schemas.errors",
     "Envelope": "schemas.envelope",
     "Event": "schemas.events",
-    "Exchange": "schemas.envelope",
+    "Exchange": "schemas.exchange",
     "Failed": "schemas.options",
     "Found": "schemas.options",
     "InProgress": "schemas.options",

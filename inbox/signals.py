@@ -15,7 +15,7 @@ from uuid import UUID
 
 from asyncpg import DataError
 
-from ..schemas.envelope import unstorable
+from ..schemas.texts import unstorable
 from ..streams.queries import Queries
 
 if TYPE_CHECKING:

@@ -13,23 +13,20 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from .exchange import BadExchange, Exchange, read_exchange
 from .ids import event_identity
+from .structured import BadStructure, read_structured
+from .texts import unstorable
 
 CONTENT_JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
+_STRUCTURED_PREFIX = "application/cloudevents"
 #: One header that holds all of a record's headers as JSON: Debezium's outbox event router can carry a column
 #: only into one header. See docs/debezium.md.
 PACKED = "milepost-headers"
 
-#: Headers of commands and replies.
-REPLY_TO, RUN, STEP = "milepost-reply-to", "milepost-run", "milepost-step"
-DIRECTION, ATTEMPT = "milepost-direction", "milepost-attempt"
-OUTCOME, CODE = "milepost-outcome", "milepost-code"
 #: Header of a tombstone that was published as such.
 TOMBSTONE = "milepost-tombstone"
-#: Longest value of these, in characters: they are keys in PostgreSQL, whose index rows take 2704 bytes.
-_LONGEST = 200
-
 #: What is read beside ce_* headers.
 _PLAIN = frozenset({"content-type", "traceparent", "tracestate"})
 _PREFIXES = ("ce_", "milepost-")
@@ -56,31 +53,6 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """What the headers of a command or of a reply say about the operation that it belongs to.
-
-    Header names and values are in docs/commands.md; a participant in any language echoes the first four.
-
-    Attributes:
-        run: What the operation is part of, such as a run's id; '' when the requester named none.
-        step: What is done or undone; an undo names the step that it undoes.
-        direction: "do", "undo" or ''.
-        attempt: Number of the requester's attempt, from 1.
-        reply_to: Topic that a command wants its reply on; '' for the reply's own topic.
-        outcome: Of a reply: "done", "refused" or "nothing-to-undo"; '' on a command.
-        code: Of a refused reply, why.
-    """
-
-    run: str = ""
-    step: str = ""
-    direction: str = ""
-    attempt: int = 1
-    reply_to: str = ""
-    outcome: str = ""
-    code: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Envelope:
     """Everything about a received event except its body.
 
@@ -93,6 +65,7 @@ class Envelope:
         identified: False when the identity was made from topic, partition and offset.
         exchange: Of commands and replies, what their headers say; None without such a header.
         extra: Headers whose names begin with milepost-, lower case; codecs read them.
+        content_type: Media type of the data as sent; '' where the sender said none, which means JSON.
     """
 
     id: UUID
@@ -114,13 +87,14 @@ class Envelope:
     identified: bool = True
     exchange: Exchange | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = ""
 
 
 class NotAnEvent(Exception):
     """The record's bytes are no event; `code` and the message say why. The record is to be parked.
 
     Args:
-        code: NO_TYPE, BAD_HEADER, BAD_JSON or NO_VALUE.
+        code: NO_TYPE, BAD_HEADER, BAD_JSON, NO_VALUE or UNSUPPORTED_FORMAT.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -184,8 +158,13 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
             what names it cannot be stored. Nothing else is raised, whatever the bytes are.
     """
     headers = _text_headers(record)
-    if headers.get("content-type", "").split(";")[0].strip().lower() == STRUCTURED:
+    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type.startswith(_STRUCTURED_PREFIX):
+        if content_type != STRUCTURED:
+            message = f"it is in the CloudEvents format {content_type}, and only {STRUCTURED} is read"
+            raise NotAnEvent("UNSUPPORTED_FORMAT", message)
         attributes, data = _structured(record)
+        content_type = attributes.get("datacontenttype", "")
         attributes = {
             name: text for name, text in attributes.items() if name not in {"traceparent", "tracestate"}
         } | {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
@@ -197,7 +176,7 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
             )
         data = record.value
     extra = {name: text for name, text in headers.items() if name.startswith("milepost-")}
-    return _envelope(record, attributes, extra), data
+    return _envelope(record, attributes, extra, content_type), data
 
 
 def _text_headers(record: Record) -> dict[str, str]:
@@ -237,27 +216,9 @@ def _packed(value: bytes | None) -> dict[str, str]:
 
 def _structured(record: Record) -> tuple[dict[str, str], bytes]:
     try:
-        body: Any = json.loads(record.value or b"")
-    except (ValueError, RecursionError) as error:
-        # ValueError: no JSON, no Unicode, or an integer of more digits than Python converts.
-        raise NotAnEvent("BAD_JSON", f"the structured event is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise NotAnEvent("BAD_JSON", "the structured event is no JSON object")
-    attributes = {
-        name: value
-        for name, value in body.items()
-        if isinstance(value, str) and name not in {"data", "data_base64"}
-    }
-    try:
-        data = json.dumps(body.get("data"), ensure_ascii=False, separators=(",", ":")).encode()
-    except (ValueError, RecursionError) as error:
-        raise NotAnEvent("BAD_JSON", f"the structured event's data is no JSON: {error}") from error
-    return attributes, data
-
-
-def unstorable(text: str) -> bool:
-    """Tell whether PostgreSQL text cannot hold this: U+0000 or a lone surrogate."""
-    return "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text)
+        return read_structured(record.value or b"")
+    except BadStructure as error:
+        raise NotAnEvent("BAD_JSON", str(error)) from error
 
 
 def _require_storable(attributes: Mapping[str, str]) -> None:
@@ -271,25 +232,16 @@ def _trace(attributes: Mapping[str, str], name: str) -> str | None:
     return None if text is None or unstorable(text) else text
 
 
-def _exchange(found: Mapping[str, str]) -> Exchange | None:
-    if not found:
-        return None
-    for name, text in found.items():
-        if len(text) > _LONGEST or unstorable(text):
-            raise NotAnEvent("BAD_HEADER", f"header {name} holds U+0000 or more than {_LONGEST} characters")
-    attempt = found.get(ATTEMPT, "")
-    return Exchange(
-        run=found.get(RUN, ""),
-        step=found.get(STEP, ""),
-        direction=found.get(DIRECTION, "").lower(),
-        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() and len(attempt) < 9 else 1,
-        reply_to=found.get(REPLY_TO, ""),
-        outcome=found.get(OUTCOME, "").lower(),
-        code=found.get(CODE, ""),
-    )
+def _exchange(extra: Mapping[str, str]) -> Exchange | None:
+    try:
+        return read_exchange(extra) if extra else None
+    except BadExchange as error:
+        raise NotAnEvent("BAD_HEADER", str(error)) from error
 
 
-def _envelope(record: Record, attributes: Mapping[str, str], extra: Mapping[str, str]) -> Envelope:
+def _envelope(
+    record: Record, attributes: Mapping[str, str], extra: Mapping[str, str], content_type: str
+) -> Envelope:
     _require_storable(attributes)
     event_type = attributes.get("type", "")
     if not event_type:
@@ -323,6 +275,7 @@ def _envelope(record: Record, attributes: Mapping[str, str], extra: Mapping[str,
         identified=identified,
         exchange=_exchange(extra),
         extra=extra,
+        content_type=content_type,
     )
 
 
@@ -330,7 +283,7 @@ def _time(text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        parsed = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text.upper())  # RFC 3339 allows t and z
     except ValueError:
         return None
     return parsed if parsed.tzinfo is not None else None

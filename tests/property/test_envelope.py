@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from milepost.inbox import model
+from milepost.inbox import letter, model
 from milepost.inbox.model import Act
 from milepost.schemas.envelope import STRUCTURED, NotAnEvent, Record, read_event
 from milepost.schemas.ids import EVENT_NAMESPACE, event_identity
@@ -69,8 +69,8 @@ def test_any_record_is_a_storable_event_or_poison(
     try:
         envelope, data = read_event(record)
     except NotAnEvent as error:
-        assert error.code in {"NO_TYPE", "BAD_HEADER", "BAD_JSON", "NO_VALUE"}
-        model.for_people(str(error)).encode()
+        assert error.code in {"NO_TYPE", "BAD_HEADER", "BAD_JSON", "NO_VALUE", "UNSUPPORTED_FORMAT"}
+        letter.for_people(str(error)).encode()
     else:
         texts = (
             envelope.event_id,

@@ -11,8 +11,9 @@ import pytest
 from milepost.inbox import letter, model, pieces
 from milepost.inbox.fingerprint import fingerprint
 from milepost.inbox.model import Act, Item
-from milepost.schemas.envelope import Record, unstorable
+from milepost.schemas.envelope import Record
 from milepost.schemas.options import Retry
+from milepost.schemas.texts import unstorable
 
 from tests.support.inbox import IDS, Paid, headers, record
 
