@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
 
 import asyncpg
 from sqlalchemy.exc import DBAPIError
@@ -21,6 +24,29 @@ _CLASSES = frozenset({"08", "40", "53", "55", "57", "58", "XX"})
 _OF_THE_STATEMENT = frozenset({"57014", "55000", "XX000"})
 
 _LOST = "08006"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What an exception of a handler says about another try.
+
+    Attributes:
+        again: Whether one may help.
+        code: Of the dead letter, when none is left.
+        retry_after: How long the other side wants to be left alone.
+    """
+
+    again: bool
+    code: str
+    retry_after: timedelta | None = None
+
+
+Judge: TypeAlias = Callable[[BaseException | None], Judgement]
+
+
+def another_try(error: BaseException | None) -> Judgement:
+    """Judge as one who knows no exceptions: another try may always help."""
+    return Judgement(True, "HANDLER_FAILED")
 
 
 class HandlerFailed(Exception):

@@ -24,16 +24,24 @@ from ..streams.database import Database
 from . import model
 from .calling import call
 from .consumer import Consumer, PreparedConsumer
-from .failures import HandlerFailed, Underneath, at_commit, ended_transaction, reason_of
+from .failures import (
+    HandlerFailed,
+    Judge,
+    Judgement,
+    Underneath,
+    another_try,
+    at_commit,
+    ended_transaction,
+    reason_of,
+)
 from .letters import Letters, Report
+from .memory import Memory
 from .model import Act, Item, Plan, Reason
 from .pieces import delay, may_retry, split, suspected
 from .store import InboxStore, Partition
 
 _HAND_BACK = 1.0
 _ANSWER = 5.0
-#: How often to see up to when the inbox was purged, in seconds; rows are kept longer than settings say by much more.
-_FLOOR_EVERY = 60.0
 
 #: Times in a row that a batch may meet trouble underneath before its events are tried one by one, and counted.
 PATIENCE = 5
@@ -63,8 +71,9 @@ class Intake:
         publisher: What `Transaction.publish` calls; it finds the consumed event's envelope on the transaction.
         clock: Wall time for the inbox's retention and for retries.
         dice: Jitter of retries.
-        unlimited: Topics that keep their records for good: what is older than the inbox's memory counts there as
-            applied when it was read before, and is applied when it was not.
+        unlimited: Topics that keep their records for good (see `Memory`).
+        judge: Says of what a handler raised whether another try may help.
+        store: Another inbox than the consumer's plain one.
         report: Told of every new dead letter, in its transaction.
     """
 
@@ -77,6 +86,8 @@ class Intake:
         clock: Clock,
         dice: Randomness | None = None,
         unlimited: Collection[str] = (),
+        judge: Judge = another_try,
+        store: InboxStore | None = None,
         report: Report | None = None,
     ) -> None:
         self.counts = Counts()
@@ -84,17 +95,14 @@ class Intake:
         self._database = database
         self._publisher = publisher
         self._clock = clock
-        self._keep = database.settings.keep_inbox
         self._dice = dice or SystemRandomness()
-        self._store = InboxStore(consumer.name)
+        self._store = store or InboxStore(consumer.name)
+        self._memory = Memory(self._store, database, clock, unlimited)
+        self._judge = judge
         self._letters = Letters(consumer.name, hold_key=consumer.hold_key, report=report)
         self._suspects: dict[Partition, int] = {}
         self._called_off: set[tuple[str, int, int]] = set()
         self._trouble: dict[Partition, int] = {}
-        self._unlimited = frozenset(unlimited)
-        self._done_below: dict[Partition, int] = {}
-        self._purged_below: datetime | None = None
-        self._looked: float | None = None
 
     async def positions(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Return the stored next offsets of partitions that are being taken over."""
@@ -104,7 +112,7 @@ class Intake:
             self._suspects[partition] = suspects.get(partition, -1)
             self._trouble.pop(partition, None)
         stored = await self._store.positions(pool, partitions)
-        self._done_below.update({partition: stored.get(partition, 0) for partition in partitions})
+        self._memory.taken_over(partitions, stored)
         return stored
 
     async def handle(self, records: Sequence[Record]) -> None:
@@ -114,7 +122,7 @@ class Intake:
             Exception: Trouble underneath; the same records are to be brought again.
         """
         partition = (records[0].topic, records[0].partition)
-        items = self._read(records, await self._oldest(), await self._read_before(partition))
+        items = self._read(records, await self._memory.oldest_ms(), await self._memory.done_below(partition))
         distrusted = self._trouble.get(partition, 0) >= PATIENCE
         suspect = items[-1].record.offset if distrusted else await self._suspect(partition)
         try:
@@ -137,21 +145,6 @@ class Intake:
                 await self._together(some)
             except HandlerFailed as failed:
                 pieces.extendleft(reversed(split(some, failed.item)))
-
-    async def _oldest(self) -> float:
-        elapsed = self._clock.monotonic()
-        if self._looked is None or elapsed - self._looked >= _FLOOR_EVERY:
-            self._purged_below = await self._store.purged_below(self._database.pool)
-            self._looked = elapsed
-        return model.oldest_kept(self._clock.now(), self._keep, self._purged_below)
-
-    async def _read_before(self, partition: Partition) -> int | None:
-        if partition[0] not in self._unlimited:
-            return None
-        if partition not in self._done_below:
-            stored = await self._store.positions(self._database.pool, [partition])
-            self._done_below[partition] = stored.get(partition, 0)
-        return self._done_below[partition]
 
     def _read(self, records: Sequence[Record], oldest_ms: float, done_below: int | None) -> list[Item]:
         find, unknown = self._consumer.handler_of, self._consumer.unknown
@@ -222,12 +215,14 @@ class Intake:
                 raise
             else:
                 return
-            again = may_retry(retry, attempts, first_at, self._clock.now())
+            judged = self._judge(cause)
+            wait = delay(retry, attempts, self._dice.uniform(), judged.retry_after)
+            again = judged.again and may_retry(retry, attempts, first_at, self._clock.now(), wait)
             # Who ends its transaction does so again, and what it has committed meanwhile would be there twice.
             if not again or ended_transaction(cause):
-                await self._park(item, _failure(item, cause, attempts, first_at))
+                await self._park(item, _failure(item, cause, judged, attempts, first_at))
                 return
-            await asyncio.sleep(delay(retry, attempts, self._dice.uniform()))
+            await asyncio.sleep(wait)
 
     async def _is_its_own(self, record: Record) -> bool:
         """Tell whether trouble underneath, met time and again while the database works, is the event's after all."""
@@ -321,5 +316,8 @@ def _tried(item: Item, attempts: int) -> Item:
     return replace(item, envelope=replace(item.envelope, delivery=attempts))
 
 
-def _failure(item: Item, cause: BaseException | None, attempts: int, first_at: datetime) -> Reason:
-    return replace(reason_of(cause, secret=item.secret), attempts=attempts, first_at=first_at)
+def _failure(
+    item: Item, cause: BaseException | None, judged: Judgement, attempts: int, first_at: datetime
+) -> Reason:
+    reason = reason_of(cause, secret=item.secret)
+    return replace(reason, code=judged.code, attempts=attempts, first_at=first_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..schemas.options import Retry
 from .model import Item
@@ -29,20 +29,23 @@ def suspected(items: Sequence[Item], suspect: int) -> list[tuple[bool, Sequence[
     return [piece for piece in ((True, items[:n]), (False, items[n:])) if piece[1]]
 
 
-def may_retry(retry: Retry, attempts: int, first_at: datetime, now: datetime) -> bool:
-    """Tell whether an event that failed `attempts` times may be tried again."""
-    return attempts < retry.attempts and (retry.within is None or now - first_at < retry.within)
+def may_retry(retry: Retry, attempts: int, first_at: datetime, now: datetime, wait: float = 0.0) -> bool:
+    """Tell whether an event that failed `attempts` times may be tried again after `wait` seconds."""
+    start = now + timedelta(seconds=wait)
+    return attempts < retry.attempts and (retry.within is None or start - first_at < retry.within)
 
 
-def delay(retry: Retry, attempts: int, dice: float) -> float:
+def delay(retry: Retry, attempts: int, dice: float, retry_after: timedelta | None = None) -> float:
     """Return the seconds to wait after the failure number `attempts`, with full jitter.
 
     Args:
         dice: Uniform in [0, 1).
+        retry_after: What the other side asked for; it counts where it is longer.
 
     Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
     """
     bound = min(
         retry.cap.total_seconds(), retry.first.total_seconds() * retry.factor ** min(attempts - 1, 60)
     )
-    return bound * dice
+    asked = 0.0 if retry_after is None else retry_after.total_seconds()
+    return max(asked, bound * dice)

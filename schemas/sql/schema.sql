@@ -597,6 +597,7 @@ CREATE TABLE milepost.replay (
     nexts jsonb NOT NULL,
     counts jsonb NOT NULL DEFAULT '{}',
     unidentified bigint NOT NULL DEFAULT 0,
+    findings jsonb NOT NULL DEFAULT '[]',
     report_bytes bigint NOT NULL DEFAULT 0,
     started_at timestamptz NOT NULL DEFAULT milepost.clock(),
     at timestamptz NOT NULL DEFAULT milepost.clock(),
