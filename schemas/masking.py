@@ -34,7 +34,7 @@ def place_of(url: str) -> str:
         place = urlsplit(url).netloc
     except ValueError:
         return "an address that cannot be read"
-    user, at, place = place.rpartition("@")
+    _, at, place = place.rpartition("@")
     if not place:
         return "the local socket"
     return place if at or _is_place(place) else "an address that cannot be read"

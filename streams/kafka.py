@@ -13,7 +13,8 @@ What FastStream 0.7 and aiokafka 0.14 do, and what is done about it here:
 - A header name that is no UTF-8 makes aiokafka raise in the middle of a poll, again and again, and what the poll
   had already taken from other partitions is lost to it. Here the next session reads again from the start positions,
   one record at a time, and hands that record on without its bytes.
-- aiokafka's stop waits without bound when the broker is away. `close` cuts it off.
+- aiokafka's stop waits without bound when the broker is away, and leaves sockets open when it stops in the middle of a
+  join. `close` cuts it off and closes what is left.
 - aiokafka logs ten lines a second while the broker is away. Here its logger is silenced where nobody set its level.
 """
 
@@ -29,13 +30,14 @@ from typing import Any, Literal, Protocol, TypedDict
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import KafkaConnectionError
 from faststream.kafka import KafkaBroker
 from faststream.kafka.message import FAKE_CONSUMER, KafkaMessage
 from faststream.middlewares import AckPolicy
 
 from ..schemas.envelope import Record
+from .kafka_client import KafkaAt, client_arguments, servers_of
 from .kafka_poll import Partition, Polls, watched
+from .kafka_sockets import Sockets, end_consumer
 
 _POLL_MS = 500
 
@@ -47,11 +49,13 @@ class GroupOptions:
     Attributes:
         session_timeout: Kafka gives a member's partitions away after this silence.
         max_poll_interval: aiokafka leaves the group when nothing polled for this long.
+        metadata_max_age: How often topics are looked at anew: the longest time until an added partition is read.
         start_within: Longest wait for the first assignment.
     """
 
     session_timeout: timedelta = timedelta(seconds=10)
     max_poll_interval: timedelta = timedelta(minutes=5)
+    metadata_max_age: timedelta = timedelta(seconds=30)
     start_within: timedelta = timedelta(seconds=60)
 
 
@@ -84,15 +88,16 @@ ConsumerRebalanceListener.register(_Listener)
 class _Broker(KafkaBroker):
     """FastStream's broker, with a say in how its consumer polls."""
 
-    def __init__(self, servers: str, guard: Callable[[Any], Any], **options: Any) -> None:
-        super().__init__(servers, **options)
+    def __init__(self, kafka: KafkaAt, guard: Callable[[Any], Any], **options: Any) -> None:
+        super().__init__(servers_of(kafka), **options)
+        self._arguments = client_arguments(kafka)
         self._guard = guard
 
     async def _connect(self) -> Callable[..., AIOKafkaConsumer]:
         build = await super()._connect()
 
         def guarded(**options: Any) -> AIOKafkaConsumer:
-            return self._guard(build(**options))
+            return self._guard(build(**{**options, **self._arguments}))
 
         self.config.broker_config.builder = guarded
         return guarded
@@ -102,7 +107,7 @@ class GroupSession:
     """One membership in a consumer group, from `start` until it breaks or is closed.
 
     Args:
-        kafka: Bootstrap servers, host:port, comma-separated.
+        kafka: Where Kafka is: settings, or bootstrap servers in plain text.
         client: Client id, for Kafka's logs.
         group: Consumer group.
         topics: Topics to read.
@@ -113,7 +118,7 @@ class GroupSession:
 
     def __init__(
         self,
-        kafka: str,
+        kafka: KafkaAt,
         *,
         client: str,
         group: str,
@@ -127,6 +132,7 @@ class GroupSession:
         quiet_client()
         self._polls = polls
         self._options = options
+        self._sockets = Sockets()
         self._broker = _Broker(
             kafka,
             partial(watched, polls=polls, careful=careful),
@@ -137,6 +143,7 @@ class GroupSession:
             graceful_timeout=1.0,
             # A join waits for the other members, at most the session timeout; a request must outlast that.
             request_timeout_ms=_ms(options.session_timeout) + 10_000,
+            metadata_max_age_ms=_ms(options.metadata_max_age),
         )
         self._subscriber = self._broker.subscriber(
             *topics,
@@ -157,6 +164,10 @@ class GroupSession:
     def consumer(self) -> Any:
         """The aiokafka consumer; None before `start` made it and after `close`."""
         return self._subscriber.consumer
+
+    def own(self) -> None:
+        """Let whatever the calling task begins from now on belong to this session, and end with it."""
+        self._sockets.own()
 
     @property
     def polling(self) -> bool:
@@ -206,13 +217,11 @@ class GroupSession:
     async def close(self, within: float) -> None:
         """Leave the group and disconnect; what takes longer than `within` seconds is cut off."""
         consumer = self.consumer
-        closing = asyncio.create_task(self._broker.stop(), name="milepost leave")
-        await asyncio.wait({closing}, timeout=within)
-        if not closing.done() or closing.cancelled() or closing.exception() is not None:
-            if consumer is not None:
-                await _cut(consumer, closing)
-            await _ended(closing)
-        _hang_up(consumer)
+        leaving = asyncio.create_task(self._broker.stop(), name="milepost leave")
+        try:
+            await end_consumer(consumer, leaving, within)
+        finally:
+            self._sockets.close()
 
     async def _receive(self, raws: Sequence[Any]) -> None:
         try:
@@ -262,45 +271,3 @@ def quiet_client() -> None:
 
 def _record(raw: Any) -> Record:
     return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp)
-
-
-async def _cut(consumer: Any, closing: asyncio.Task[Any]) -> None:
-    """End what a stop that takes too long leaves behind in aiokafka: its tasks, the membership, the sockets.
-
-    Most often it waits for the join of a rebalance, or for a broker that is away.
-    """
-    coordinator = getattr(consumer, "_coordinator", None)
-    for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task"):
-        await _ended(getattr(coordinator, name, None))
-    await _ended(closing)
-    leave = getattr(coordinator, "_maybe_leave_group", None)
-    parts = [getattr(getattr(consumer, part, None), "close", None) for part in ("_fetcher", "_client")]
-    for act in (leave, *parts):
-        if act is not None:
-            step = asyncio.ensure_future(act())
-            await asyncio.wait({step}, timeout=1.0)
-            await _ended(step)
-
-
-async def _refuse(*_: object, **__: object) -> None:
-    raise KafkaConnectionError("this consumer is closed")
-
-
-def _hang_up(consumer: Any) -> None:
-    """Close what a late commit or look-up has connected meanwhile, and let nothing connect any more."""
-    client = getattr(consumer, "_client", None)
-    if client is not None:
-        client._get_conn = _refuse
-        for connection in list(client._conns.values()):
-            connection.close()
-
-
-async def _ended(task: asyncio.Future[Any] | None) -> None:
-    """Cancel a task that still runs, and wait for its end, at most a second."""
-    if task is None:
-        return
-    if not task.done():
-        task.cancel()
-        await asyncio.wait({task}, timeout=1.0)
-    if task.done() and not task.cancelled():
-        task.exception()

@@ -82,7 +82,9 @@ def _tls(settings: Settings) -> ssl.SSLContext:
     password = settings.kafka_key_password
     for name, file in (("CA", ca), ("CERT", cert), ("KEY", key)):
         if file is not None and not Path(file).is_file():
-            raise StartError("MP220", f"MILEPOST_KAFKA_{name}={file}: there is no such file. Correct the path.")
+            raise StartError(
+                "MP220", f"MILEPOST_KAFKA_{name}={file}: there is no such file. Correct the path."
+            )
     try:
         context = ssl.create_default_context(cafile=ca)
     except (ssl.SSLError, OSError) as error:
@@ -106,7 +108,9 @@ def _tls(settings: Settings) -> ssl.SSLContext:
 async def _why_not(kafka: KafkaAt) -> tuple[str, str]:
     """Connect once to each server; return the first reason and what to do, or nothing when all of them answer."""
     arguments = client_arguments(kafka)
-    options: dict[str, Any] = {name: value for name, value in arguments.items() if name != "bootstrap_servers"}
+    options: dict[str, Any] = {
+        name: value for name, value in arguments.items() if name != "bootstrap_servers"
+    }
     for host, port, _ in collect_hosts(arguments["bootstrap_servers"]):
         connection = AIOKafkaConnection(host, port, client_id="milepost", request_timeout_ms=3000, **options)
         try:

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from ..schemas.ids import Clock, Randomness, SystemClock, SystemRandomness
 from .kafka import GroupOptions, GroupSession
+from .kafka_client import KafkaAt
 from .kafka_poll import Partition
 from .lifecycle import Health, Stop
 from .reader_assignment import Assignment
@@ -33,7 +34,7 @@ class GroupReader:
 
     Args:
         name: What `--roles` and health call it.
-        kafka: Bootstrap servers, host:port, comma-separated.
+        kafka: Where Kafka is: settings, or bootstrap servers (host:port, comma-separated) in plain text.
         group: Consumer group.
         topics: Topics to read; they must exist.
         handle: Called with records of one partition in order, one call at a time per partition. Returning
@@ -52,7 +53,7 @@ class GroupReader:
         self,
         *,
         name: str,
-        kafka: str,
+        kafka: KafkaAt,
         group: str,
         topics: Sequence[str],
         handle: Handle,
@@ -118,6 +119,7 @@ class GroupReader:
         """
         assignment = self._assignment()
         session = assignment.session
+        session.own()
         helpers: list[asyncio.Task[None]] = []
         try:
             if not await self._started(session, stop):

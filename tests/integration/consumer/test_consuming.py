@@ -73,8 +73,6 @@ async def test_events_are_applied_once_although_the_topic_has_copies(
     assert (await committed(kafka, topic))[0] == 10 + 5 + 25 + 1
 
 
-# aiokafka leaves a socket to the collector when a member is stopped in the middle of a join: known, and open.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_two_consumers_of_a_group_and_a_forced_rebalance_apply_each_event_once(
     kafka: str, topic: str, database: Database, effects: Effects
 ) -> None:
