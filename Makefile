@@ -44,8 +44,8 @@ bench: venv ## Throughput beside raw clients and plain ways, variants in turns
 		name=$$(basename "$$file" .py); echo "== $$name"; $(BIN)/python -m "tests.benchmarks.$$name"; \
 	done
 
-chaos: venv ## Only the tests that kill processes and servers
-	@$(BIN)/python -m pytest tests/chaos
+chaos: venv ## The tests that kill processes and servers in their long form (MILEPOST_CHAOS=short: as in make test)
+	@MILEPOST_CHAOS=$(or $(MILEPOST_CHAOS),long) $(BIN)/python -m pytest tests/chaos --durations=15
 
 test-debezium: venv ## Debezium's outbox event router on the same table, in Kafka Connect (first time: fetches both)
 	@MILEPOST_DEBEZIUM=1 $(BIN)/python -m pytest tests/debezium
