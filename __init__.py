@@ -10,11 +10,15 @@ if TYPE_CHECKING:
     from .consumers.app import Milepost
     from .consumers.signalling import SignalRef
     from .inbox.consumer import Consumer
-    from .outbox.publish import publish
+    from .inbox.verify import HmacSignature, SignatureRefused, StandardWebhooks, Verifier
+    from .inbox.webhook_model import WebhookRequest
+    from .outbox.publish import publish, publish_sync
     from .outbox.send import send
     from .sagas.context import Context, RunRef, View
     from .sagas.nodes import Node, Probed, Step, Undo, Wait
     from .sagas.saga import Saga
+    from .schemas.aesgcm import AesGcm
+    from .schemas.codecs import Codec, CodecContext, Coded, Unreadable
     from .schemas.commands import Command
     from .schemas.envelope import Envelope
     from .schemas.errors import (
@@ -26,16 +30,20 @@ if TYPE_CHECKING:
         StateError,
         UsageError,
     )
-    from .schemas.events import Event
+    from .schemas.events import Event, Tombstone
     from .schemas.exchange import Exchange
     from .schemas.options import Absent, Failed, Found, InProgress, Probe, Repeat, Retry, Then
     from .schemas.settings import Settings
     from .schemas.states import RunState, StepState
-    from .schemas.transaction import AnyTx, Transaction
+    from .schemas.transaction import AnyTx, SyncTx, Transaction
 
 __all__ = [
     "Absent",
+    "AesGcm",
     "AnyTx",
+    "Codec",
+    "CodecContext",
+    "Coded",
     "Command",
     "ConnectError",
     "Consumer",
@@ -46,6 +54,7 @@ __all__ = [
     "Exchange",
     "Failed",
     "Found",
+    "HmacSignature",
     "InProgress",
     "Milepost",
     "MilepostError",
@@ -60,24 +69,36 @@ __all__ = [
     "Saga",
     "Settings",
     "SignalRef",
+    "SignatureRefused",
+    "StandardWebhooks",
     "StartError",
     "StateError",
     "Step",
     "StepState",
+    "SyncTx",
     "Then",
+    "Tombstone",
     "Transaction",
     "Undo",
+    "Unreadable",
     "UsageError",
+    "Verifier",
     "View",
     "Wait",
+    "WebhookRequest",
     "publish",
+    "publish_sync",
     "send",
 ]
 
 #: Where each public name lives.
 _HOMES = {
     "Absent": "schemas.options",
+    "AesGcm": "schemas.aesgcm",
     "AnyTx": "schemas.transaction",
+    "Codec": "schemas.codecs",
+    "CodecContext": "schemas.codecs",
+    "Coded": "schemas.codecs",
     "Command": "schemas.commands",
     "ConnectError": "schemas.errors",
     "Consumer": "inbox.consumer",
@@ -88,6 +109,7 @@ _HOMES = {
     "Exchange": "schemas.exchange",
     "Failed": "schemas.options",
     "Found": "schemas.options",
+    "HmacSignature": "inbox.verify",
     "InProgress": "schemas.options",
     "Milepost": "consumers.app",
     "MilepostError": "schemas.errors",
@@ -102,17 +124,25 @@ _HOMES = {
     "Saga": "sagas.saga",
     "Settings": "schemas.settings",
     "SignalRef": "consumers.signalling",
+    "SignatureRefused": "inbox.verify",
+    "StandardWebhooks": "inbox.verify",
     "StartError": "schemas.errors",
     "StateError": "schemas.errors",
     "Step": "sagas.nodes",
     "StepState": "schemas.states",
+    "SyncTx": "schemas.transaction",
     "Then": "schemas.options",
+    "Tombstone": "schemas.events",
     "Transaction": "schemas.transaction",
     "Undo": "sagas.nodes",
+    "Unreadable": "schemas.codecs",
     "UsageError": "schemas.errors",
+    "Verifier": "inbox.verify",
     "View": "sagas.context",
     "Wait": "sagas.nodes",
+    "WebhookRequest": "inbox.webhook_model",
     "publish": "outbox.publish",
+    "publish_sync": "outbox.publish",
     "send": "outbox.send",
 }
 

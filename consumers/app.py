@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from ..inbox.consumer import Consumer
+from ..inbox.verify import Verifier
+from ..inbox.webhook_model import WebhookRequest
 from ..sagas.context import RunRef
 from ..sagas.facts import Verdict
 from ..sagas.registry import Definitions
@@ -19,12 +21,14 @@ from ..schemas.events import Event
 from ..schemas.ids import Clock, Ids, Randomness, SystemClock, SystemIds, SystemRandomness
 from ..schemas.options import Retry
 from ..schemas.settings import Settings
-from ..schemas.transaction import AnyTx, Transaction
+from ..schemas.transaction import AnyTx, AsyncpgTx, Transaction
 from ..streams.database import Database
 from .answering import write_reply
+from .asgi import ASGIApp
 from .publishing import publish_in
 from .signalling import SignalRef, give_signal
 from .starting import start_run
+from .webhooks import Webhook, declare_webhook, no_tenant
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -65,6 +69,7 @@ class Milepost:
         self.definitions = Definitions(sagas)
         self.engine = engine
         self.consumers: dict[str, Consumer] = {}
+        self.webhooks: dict[str, Webhook] = {}
         self.factories: dict[type[Any], Factory] = {}
         self.verdicts: dict[type[Exception], tuple[Verdict, str]] = {}
         self.clock: Clock = SystemClock()
@@ -153,7 +158,7 @@ class Milepost:
         async with database.transaction(publish_in) as tx:
             yield tx
 
-    async def start(self, tx: AnyTx, saga: Saga[I], input: I, *, tenant: str = "") -> RunRef:
+    async def start(self, tx: AsyncpgTx, saga: Saga[I], input: I, *, tenant: str = "") -> RunRef:
         """Start a run in the caller's transaction; it exists when that commits, or not at all.
 
         Args:
@@ -166,7 +171,7 @@ class Milepost:
             The run. Starting again with the same key and the same input returns the run that is there.
 
         Raises:
-            UsageError: MP301, MP307 as publish; MP309 for a saga that this service does not have.
+            UsageError: MP301, MP307 as publish; MP308 on psycopg; MP309 for a saga that this service does not have.
             StateError: MP302 when the key is taken with another input.
         """
         if self.definitions.get(saga.name, saga.version) is not saga.definition:
@@ -202,6 +207,37 @@ class Milepost:
             UsageError: MP301, MP306, MP307, MP308 as publish; MP456 for an event that nothing can match or store.
         """
         return await give_signal(self, tx, event, tenant=tenant, keep=keep, event_id=event_id)
+
+    def webhook(
+        self,
+        provider: str,
+        *,
+        verify: Verifier,
+        event_id: Callable[[WebhookRequest], str],
+        to_event: Callable[[WebhookRequest], Event | None],
+        max_body: int = 1_048_576,
+        tenant: Callable[[WebhookRequest], str] = no_tenant,
+    ) -> ASGIApp:
+        """Take a provider's webhooks: verified, stored, answered with 200, and turned into an event later.
+
+        Mount what it returns: `api.mount("/hooks/carrier", service.webhook("carrier", ...))`. Declare it in the
+        application's own module: the work is done by `milepost serve` with the role signals, which has to know it.
+
+        Args:
+            provider: Its name here; with tenant and event id it makes a webhook unique.
+            verify: `StandardWebhooks(...)`, `HmacSignature(...)`, or the service's own.
+            event_id: Returns the provider's id of the event. An id that comes again is answered with 200 and does
+                nothing, with another body too (which is counted: the first one stands).
+            to_event: Returns the event that is published, None when it means nothing here. Called once or, when it
+                raises, again with growing pauses; `Refused` ends that at once. It gets no transaction: what follows
+                from the event is done by consumers and sagas.
+            max_body: Longest body, in bytes; more is answered with 413.
+            tenant: Returns whose it is, from what is verified.
+
+        Raises:
+            DefinitionError: MP455 when it is declared twice or wrongly.
+        """
+        return declare_webhook(self, Webhook(self, provider, verify, event_id, to_event, tenant, max_body))
 
     async def close(self) -> None:
         """Close the pool that `transaction()` opened."""

@@ -16,7 +16,7 @@ from ..sagas.model import Json, Run
 from ..sagas.saga import Saga
 from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState
-from ..schemas.transaction import AnyTx, Transaction
+from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
 from .engine import changes_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .app import Milepost
 
 
-async def start_run(service: Milepost, tx: AnyTx, saga: Saga[Any], value: BaseModel, tenant: str) -> RunRef:
+async def start_run(service: Milepost, tx: AsyncpgTx, saga: Saga[Any], value: BaseModel, tenant: str) -> RunRef:
     """Do what `Milepost.start` says; see there."""
     connection = await raw_connection(tx, "start()")
     await require_read_committed(connection, "start()")
@@ -67,7 +67,7 @@ def _changed(old: Any, new: Any) -> str:
     return ", ".join(names) or "form only"
 
 
-def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AnyTx) -> Run:
+def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AsyncpgTx) -> Run:
     envelope = tx._envelope if isinstance(tx, Transaction) else None
     correlation = (envelope.correlation_id or envelope.event_id) if envelope is not None else ""
     return Run(

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from ..schemas.codecs import CODEC_HEADER, About, Unreadable
+from ..schemas.codecs import CODEC_HEADER, CodecContext, Unreadable
 from ..schemas.envelope import Envelope, NotAnEvent, Record, is_tombstone, read_event
 from ..schemas.events import Event
 from ..schemas.ids import event_identity
@@ -201,7 +201,7 @@ def _validate(item: Item, data: bytes, bound: Bound) -> None:
         message = f"its content is {envelope.content_type[:100]}, and handlers take JSON"
         item.reason = Reason("DECODE", "UNSUPPORTED_CONTENT", message, recoverable=False)
         return
-    about = About(envelope.type, envelope.event_id, envelope.version, envelope.tenant)
+    about = CodecContext(envelope.type, envelope.event_id, envelope.version, envelope.tenant)
     try:
         item.event = read_body(kind, data, about, envelope.extra)
     except Unreadable as error:

@@ -1,1 +1,1 @@
-"""TBD."""
+"""Publishing, and the relay that moves the outbox to Kafka."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
-from ..schemas.envelope import event_headers
-from ..schemas.events import Event, key_of
+from ..schemas.codecs import CodecContext, Coded
+from ..schemas.envelope import TOMBSTONE, event_headers
+from ..schemas.events import Event, Publishable, Tombstone, key_of, spec_of
 from ..schemas.ids import Clock, Ids
 from ..schemas.settings import MAX_EVENT_BYTES
 from .refusals import body_of, check_headers, check_texts, check_values, too_large
@@ -77,7 +78,7 @@ def columns(rows: Sequence[OutboxRow]) -> Columns:
 
 
 def event_row(
-    event: Event,
+    event: Publishable,
     *,
     ids: Ids,
     clock: Clock,
@@ -91,28 +92,30 @@ def event_row(
     tracestate: str | None = None,
     max_bytes: int = MAX_EVENT_BYTES,
 ) -> OutboxRow:
-    """Make the row of one event.
+    """Make the row of one event or tombstone.
 
     Args:
         topic: Other topic than the class declares.
-        key: Other record key than the class declares.
+        key: Other record key than the class declares, or than the tombstone's.
         headers: Headers beside Milepost's own.
         max_bytes: Largest body in bytes.
 
     Raises:
         UsageError: MP310 naive datetime, MP311 NUL or lone surrogate, MP312 too large, MP315 header not text,
-            MP316 reserved header name, MP317 body cannot be written as JSON.
+            MP316 reserved header name, MP317 body cannot be written as JSON, MP346 encryption keys missing or wrong.
     """
-    spec = event.milepost_spec
-    check_values(spec.type, event)
-    body = body_of(event)
-    record_key = key_of(event) if key is None else key
+    spec = spec_of(event)
+    if isinstance(event, Event):
+        check_values(spec.type, event)
+    record_key = _key_of(event) if key is None else key
     own = dict(headers or {})
     check_headers(spec.type, own)
     check_texts(spec.type, {"key": record_key, "tenant": tenant, "topic": topic})
-    if len(body) > max_bytes:
-        raise too_large(spec.type, len(body), max_bytes)
     event_id = ids.new()
+    if isinstance(event, Tombstone):
+        coded = Coded(b"", "", {TOMBSTONE: "true"})
+    else:
+        coded = _coded(event, CodecContext(spec.type, str(event_id), spec.version, tenant), max_bytes)
     ours = event_headers(
         event_id=event_id,
         source=spec.type.rpartition(".")[0] or spec.type,
@@ -124,9 +127,24 @@ def event_row(
         causation_id=causation_id,
         traceparent=traceparent,
         tracestate=tracestate,
+        content_type=coded.content_type,
     )
     name = topic or spec.topic
-    return OutboxRow(event_id, tenant, name, name, record_key, spec.type, body, own | ours)
+    body = None if isinstance(event, Tombstone) else coded.data
+    return OutboxRow(
+        event_id, tenant, name, name, record_key, spec.type, body, own | dict(coded.headers) | ours
+    )
+
+
+def _key_of(event: Publishable) -> str | None:
+    return event.key if isinstance(event, Tombstone) else key_of(event)
+
+
+def _coded(event: Event, about: CodecContext, max_bytes: int) -> Coded:
+    coded = event.milepost_spec.codec.encode(body_of(event), about)
+    if len(coded.data) > max_bytes:
+        raise too_large(about.type, len(coded.data), max_bytes)
+    return coded
 
 
 def message_row(
@@ -160,13 +178,11 @@ def message_row(
 def lock_numbers(rows: Iterable[OutboxRow]) -> list[int]:
     """Return the advisory lock numbers of the rows' keys, each once, in an order common to all publishers.
 
-    That order keeps two of them from deadlocking. A number is the first 64 bits of BLAKE2b
-    over namespace, topic and key, as a signed integer.
+    That order keeps two of them from deadlocking. A number is the first 64 bits of SHA-256 over namespace, topic and
+    key, as a signed integer; milepost.publish() in the database takes the same.
     """
     names = {(row.topic, row.aggregateid) for row in rows if row.aggregateid is not None}
     return sorted(
-        int.from_bytes(
-            blake2b(f"milepost.key:{len(topic)}:{topic}:{key}".encode(), digest_size=8).digest(), signed=True
-        )
+        int.from_bytes(sha256(f"milepost.key:{len(topic)}:{topic}:{key}".encode()).digest()[:8], signed=True)
         for topic, key in names
     )

@@ -8,16 +8,15 @@ from uuid import UUID
 
 import asyncpg
 
-from ..schemas.errors import StateError, UsageError
-from ..schemas.events import Event
+from ..schemas.errors import UsageError
+from ..schemas.events import Event, Publishable, Tombstone, spec_of
 from ..schemas.ids import Clock, Ids, SystemClock, SystemIds
 from ..schemas.settings import max_event_bytes
-from ..schemas.transaction import AnyTx, Transaction
-from ..streams.database import raw_connection, require_read_committed
+from ..schemas.transaction import AnyTx, SyncTx, Transaction
+from ..streams.drivers import Run, on_asyncpg, run_in, run_sync_in
 from ..streams.tracing import current_traceparent, span
-from .model import OutboxRow, columns, event_row, lock_numbers
-from .refusals import too_large
-from .store import Sql
+from .model import OutboxRow, event_row
+from .statements import carry_out, carry_out_sync, insertion
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
@@ -25,7 +24,7 @@ _IDS = SystemIds()
 
 async def publish(
     tx: AnyTx,
-    *events: Event,
+    *events: Publishable,
     topic: str | None = None,
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
@@ -37,8 +36,9 @@ async def publish(
     Publish as late in the transaction as you can, above all with `lock_key`.
 
     Args:
-        tx: The open transaction: an asyncpg connection, AsyncSession, AsyncConnection, or a handler's
-            Transaction.
+        tx: The open transaction: an asyncpg connection, AsyncSession, AsyncConnection (of engines made with
+            postgresql+asyncpg or postgresql+psycopg), psycopg.AsyncConnection, or a handler's Transaction.
+        events: Events, and tombstones.
         topic: Other topic than the class declares.
         key: Other record key than the class declares.
         headers: Kafka headers beside Milepost's own; text only.
@@ -52,27 +52,66 @@ async def publish(
 
     Raises:
         UsageError: MP301 no open transaction, MP306 the handler has ended, MP307 lock_key above READ
-            COMMITTED, MP308 unknown driver, MP310 to MP317 what is refused about an event.
+            COMMITTED, MP308 unknown driver, MP349 a transaction for publish_sync, MP310 to MP318 and MP346 what is
+            refused about an event.
         StateError: MP410 when the outbox has no partition for today.
     """
-    connection = await raw_connection(tx, "publish()")
+    run = await run_in(tx, "publish()")
     envelope = tx._envelope if isinstance(tx, Transaction) else None
-    return await publish_events(
-        connection,
+    return await _publish(
+        run,
         events,
+        lock_key=lock_key,
         topic=topic,
         key=key,
         headers=headers,
-        lock_key=lock_key,
         tenant=tenant or (envelope.tenant if envelope else ""),
         correlation_id=(envelope.correlation_id or envelope.event_id or None) if envelope else None,
         causation_id=(envelope.event_id or None) if envelope else None,
     )
 
 
+def publish_sync(
+    tx: SyncTx,
+    *events: Publishable,
+    topic: str | None = None,
+    key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    lock_key: bool = False,
+    tenant: str = "",
+) -> list[UUID]:
+    """Write events to the outbox in the caller's transaction, from code that does not await; see `publish`.
+
+    Args:
+        tx: The open transaction: a SQLAlchemy Session or Connection of an engine made with postgresql+psycopg, or a
+            psycopg.Connection (psycopg 3).
+        events: Events, and tombstones.
+        topic: Other topic than the class declares.
+        key: Other record key than the class declares.
+        headers: Kafka headers beside Milepost's own; text only.
+        lock_key: Take the keys' locks until the transaction ends.
+        tenant: Tenant of the events.
+
+    Returns:
+        The events' ids, in the order given.
+
+    Raises:
+        UsageError: MP301 no open transaction, MP307 lock_key above READ COMMITTED, MP308 unknown driver, MP349 a
+            transaction for publish, MP310 to MP318 and MP346 what is refused about an event.
+        StateError: MP410 when the outbox has no partition for today.
+    """
+    run = run_sync_in(tx, "publish_sync()")
+    if not events:
+        return []
+    with span(_span_name(events), kind="producer"):
+        rows = _rows("publish_sync()", events, topic=topic, key=key, headers=headers, tenant=tenant)
+        carry_out_sync(insertion(rows, lock_key=lock_key, call="publish_sync()"), run)
+    return [row.id for row in rows]
+
+
 async def publish_events(
     connection: asyncpg.Connection[Any],
-    events: Sequence[Event],
+    events: Sequence[Publishable],
     *,
     ids: Ids = _IDS,
     clock: Clock = _CLOCK,
@@ -95,38 +134,20 @@ async def publish_events(
     Raises:
         UsageError, StateError: As `publish`.
     """
-    if not events:
-        return []
-    for event in events:
-        if not isinstance(event, Event):
-            raise UsageError(
-                "MP318",
-                f"publish(): {type(event).__name__} is no Event. Declare it as class {type(event).__name__}(Event, "
-                'type="…", topic="…", key="…").',
-            )
-    limit = max_event_bytes() if max_bytes is None else max_bytes
-    with span(_span_name(events), kind="producer"):
-        rows = [
-            event_row(
-                event,
-                ids=ids,
-                clock=clock,
-                tenant=tenant,
-                topic=topic,
-                key=key,
-                headers=headers,
-                correlation_id=correlation_id,
-                causation_id=causation_id,
-                traceparent=current_traceparent(),
-                max_bytes=limit,
-            )
-            for event in events
-        ]
-        if lock_key:
-            await require_read_committed(connection, "publish(lock_key=True)")
-            await connection.execute(Sql.lock_keys, lock_numbers(rows))
-        await publish_rows(connection, rows)
-    return [row.id for row in rows]
+    return await _publish(
+        on_asyncpg(connection),
+        events,
+        lock_key=lock_key,
+        ids=ids,
+        clock=clock,
+        topic=topic,
+        key=key,
+        headers=headers,
+        tenant=tenant,
+        correlation_id=correlation_id,
+        causation_id=causation_id,
+        max_bytes=max_bytes,
+    )
 
 
 async def publish_rows(connection: asyncpg.Connection[Any], rows: Sequence[OutboxRow]) -> None:
@@ -140,36 +161,42 @@ async def publish_rows(connection: asyncpg.Connection[Any], rows: Sequence[Outbo
             the transaction is then unharmed.
         StateError: MP410 when the outbox has no partition for today.
     """
-    if not rows:
-        return
-    try:
-        refused = await connection.fetchrow(Sql.insert_rows, *columns(rows))
-    except asyncpg.CheckViolationError as error:
-        raise StateError(
-            "MP410",
-            "publish(): the outbox has no partition for today. Run `milepost migrate`, and `milepost serve` "
-            "with the role upkeep, which makes them a week ahead.",
-        ) from error
-    if refused is not None:
-        raise await _refusal(connection, refused)
+    await carry_out(insertion(rows), on_asyncpg(connection))
 
 
-async def _refusal(connection: asyncpg.Connection[Any], refused: asyncpg.Record) -> UsageError:
-    where, topic = f"publish(): {refused['type']}", refused["topic"]
-    if not refused["known"]:
-        known = ", ".join(row["name"] for row in await connection.fetch(Sql.known_topics))
-        return UsageError(
-            "MP313", f"{where}: topic {topic!r} is unknown. Known: {known}. Create it, or correct the name."
-        )
-    if refused["keyless"]:
-        return UsageError(
-            "MP314",
-            f"{where}: topic {topic!r} is compacted, and a record without a key cannot be kept there. "
-            "Declare key= on the event, or pass key= to publish().",
-        )
-    return too_large(f"{refused['type']} for topic {topic!r}", refused["size"], refused["max_bytes"])
+async def _publish(run: Run, events: Sequence[Publishable], *, lock_key: bool, **options: Any) -> list[UUID]:
+    if not events:
+        return []
+    with span(_span_name(events), kind="producer"):
+        rows = _rows("publish()", events, **options)
+        await carry_out(insertion(rows, lock_key=lock_key), run)
+    return [row.id for row in rows]
 
 
-def _span_name(events: Sequence[Event]) -> str:
-    types = sorted({event.milepost_spec.type for event in events})
+def _rows(
+    call: str,
+    events: Sequence[Publishable],
+    *,
+    ids: Ids = _IDS,
+    clock: Clock = _CLOCK,
+    max_bytes: int | None = None,
+    **options: Any,
+) -> list[OutboxRow]:
+    for event in events:
+        if not isinstance(event, Event | Tombstone):
+            raise UsageError(
+                "MP318",
+                f"{call}: {type(event).__name__} is no Event. Declare it as class {type(event).__name__}(Event, "
+                'type="…", topic="…", key="…").',
+            )
+    limit = max_event_bytes() if max_bytes is None else max_bytes
+    trace = current_traceparent()
+    return [
+        event_row(event, ids=ids, clock=clock, traceparent=trace, max_bytes=limit, **options)
+        for event in events
+    ]
+
+
+def _span_name(events: Sequence[Publishable]) -> str:
+    types = sorted({spec_of(event).type for event in events if isinstance(event, Event | Tombstone)})
     return f"publish {types[0] if len(types) == 1 else f'{len(events)} events'}"

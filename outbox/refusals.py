@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 
-#: Header names that Milepost writes itself, beside ce_*.
+#: Header names that Milepost writes itself, beside ce_* and milepost-*.
 RESERVED_HEADERS = frozenset({"content-type", "traceparent", "tracestate"})
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -103,7 +103,7 @@ def check_headers(where: str, headers: Mapping[Any, Any]) -> None:
                 f"publish(): {where}, header {name!r} is {type(value).__name__}, and headers are text so "
                 "that every Kafka client reads them. Pass str.",
             )
-        if name.lower().startswith("ce_") or name.lower() in RESERVED_HEADERS or not name:
+        if name.lower().startswith(("ce_", "milepost-")) or name.lower() in RESERVED_HEADERS or not name:
             raise UsageError(
                 "MP316",
                 f"publish(): {where}, header {name!r} is written by Milepost itself. Use another name; "

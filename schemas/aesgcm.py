@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from .codecs import CODEC_HEADER, KEY_HEADER, About, Coded, Unreadable
+from .codecs import CODEC_HEADER, KEY_HEADER, CodecContext, Coded, Unreadable
 from .errors import DefinitionError, UsageError
 from .ids import random_bytes
 
@@ -64,7 +64,7 @@ class AesGcm:
     def __repr__(self) -> str:
         return f"<AesGcm {', '.join(self._ring) if self._ring else 'keys not read yet'}>"
 
-    def encode(self, body: bytes, about: About) -> Coded:
+    def encode(self, body: bytes, about: CodecContext) -> Coded:
         """Encrypt with the first key, under a fresh nonce.
 
         Raises:
@@ -75,7 +75,7 @@ class AesGcm:
         sealed = nonce + cipher.encrypt(nonce, body, bound(key_id, about))
         return Coded(sealed, "application/octet-stream", {CODEC_HEADER: self.name, KEY_HEADER: key_id})
 
-    def decode(self, coded: Coded, about: About) -> bytes:
+    def decode(self, coded: Coded, about: CodecContext) -> bytes:
         """Decrypt with the key that the record names.
 
         Raises:
@@ -108,7 +108,7 @@ class AesGcm:
         return self._ring
 
 
-def bound(key_id: str, about: About) -> bytes:
+def bound(key_id: str, about: CodecContext) -> bytes:
     """Return the additional data of an event: its parts, each with its length in bytes before it."""
     parts = (AesGcm.name, key_id, about.type, about.event_id, str(about.version), about.tenant)
     return b"".join(

@@ -17,7 +17,7 @@ _JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class CodecContext:
     """What names an event, as its record's headers say; a codec may bind the body to it.
 
     Attributes:
@@ -78,11 +78,11 @@ class Codec(Protocol):
         """Whether a record without the header milepost-codec is read as plain JSON."""
         ...
 
-    def encode(self, body: bytes, about: About) -> Coded:
+    def encode(self, body: bytes, about: CodecContext) -> Coded:
         """Return what is stored and sent for an event's JSON."""
         ...
 
-    def decode(self, coded: Coded, about: About) -> bytes:
+    def decode(self, coded: Coded, about: CodecContext) -> bytes:
         """Return the JSON again; `coded.headers` are the record's headers that begin with milepost-.
 
         Raises:
@@ -98,11 +98,11 @@ class Json:
     secret = False
     reads_plain = True
 
-    def encode(self, body: bytes, about: About) -> Coded:
+    def encode(self, body: bytes, about: CodecContext) -> Coded:
         """Return the body as it is."""
         return Coded(body)
 
-    def decode(self, coded: Coded, about: About) -> bytes:
+    def decode(self, coded: Coded, about: CodecContext) -> bytes:
         """Return the data as it is."""
         return coded.data
 
@@ -113,7 +113,7 @@ JSON: Codec = Json()
 Headers: TypeAlias = Mapping[str, str]
 
 
-def decoded(codec: Codec, data: bytes, headers: Headers, about: About) -> bytes:
+def decoded(codec: Codec, data: bytes, headers: Headers, about: CodecContext) -> bytes:
     """Return the JSON of a received body.
 
     Args:

@@ -125,7 +125,7 @@ class Event(BaseModel):
             if not 1 <= from_version < version:
                 raise DefinitionError(
                     "MP344",
-                    f"event {cls.__name__}: upcast(from_version={from_version}) leads nowhere, for the class is version "
+                    f"event {cls.__name__}: upcast(from_version={from_version}) leads nowhere: the class is version "
                     f"{version}. Upcasters take 1 to version - 1; raise version= on the class first.",
                 )
             if from_version in cls.milepost_upcasters:

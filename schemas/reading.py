@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from .codecs import About, Unreadable, decoded
+from .codecs import CodecContext, Unreadable, decoded
 from .events import Event, Upcaster
 
 E = TypeVar("E", bound=Event)
 
 
-def read_body(kind: type[E], data: bytes, about: About, headers: Mapping[str, str]) -> E:
+def read_body(kind: type[E], data: bytes, about: CodecContext, headers: Mapping[str, str]) -> E:
     """Return the event in a record's data.
 
     Args:
@@ -51,7 +51,7 @@ def read_stored(kind: type[E], data: bytes, headers: Mapping[str, str]) -> E:
         Unreadable: As `read_body`.
     """
     version = headers.get("ce_eventversion", "1")
-    about = About(
+    about = CodecContext(
         type=headers.get("ce_type", ""),
         event_id=headers.get("ce_id", ""),
         version=int(version) if version.isascii() and version.isdigit() else 1,

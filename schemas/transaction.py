@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 from .envelope import Envelope
@@ -13,12 +13,48 @@ from .events import Event
 
 if TYPE_CHECKING:
     import asyncpg
+    import sqlalchemy
     from asyncpg.pool import PoolConnectionProxy
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Session, scoped_session
 
-AnyTx: TypeAlias = (
+
+class PsycopgAsync(Protocol):
+    """psycopg.AsyncConnection, known by what only it has: psycopg is optional, and a name that is missing would make
+    type checkers take anything for a transaction.
+    """
+
+    @property
+    def pgconn(self) -> Any:
+        """libpq's connection."""
+        ...
+
+    async def set_autocommit(self, value: bool) -> None:
+        """Choose whether statements outside transaction blocks commit by themselves."""
+        ...
+
+
+class PsycopgSync(Protocol):
+    """psycopg.Connection; see `PsycopgAsync`."""
+
+    @property
+    def pgconn(self) -> Any:
+        """libpq's connection."""
+        ...
+
+    def set_autocommit(self, value: bool) -> None:
+        """Choose whether statements outside transaction blocks commit by themselves."""
+        ...
+
+
+#: What `start` takes: an open transaction that asyncpg runs.
+AsyncpgTx: TypeAlias = (
     "AsyncSession | AsyncConnection | asyncpg.Connection[Any] | PoolConnectionProxy[Any] | Transaction"
 )
+#: What `publish` takes.
+AnyTx: TypeAlias = "AsyncpgTx | PsycopgAsync"
+#: What `publish_sync` takes.
+SyncTx: TypeAlias = "Session | scoped_session[Any] | sqlalchemy.Connection | PsycopgSync"
 Publisher: TypeAlias = "Callable[[Transaction, tuple[Event, ...]], Awaitable[list[UUID]]]"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -216,7 +216,15 @@ async def require_read_committed(connection: asyncpg.Connection[Any], call: str)
     Raises:
         UsageError: MP307 at REPEATABLE READ or SERIALIZABLE.
     """
-    level = await connection.fetchval(Sql.isolation)
+    check_level(await connection.fetchval(Sql.isolation), call)
+
+
+def check_level(level: str, call: str) -> None:
+    """Refuse an isolation level other than READ COMMITTED.
+
+    Raises:
+        UsageError: MP307.
+    """
     if level != "read committed":
         raise UsageError(
             "MP307",
@@ -226,15 +234,37 @@ async def require_read_committed(connection: asyncpg.Connection[Any], call: str)
 
 
 async def _of_sqlalchemy(tx: AsyncSession | AsyncConnection, call: str) -> asyncpg.Connection[Any]:
-    session = isinstance(tx, AsyncSession)
+    return await _begun(await open_connection(tx, call), call)
+
+
+async def open_connection(tx: AsyncSession | AsyncConnection, call: str) -> AsyncConnection:
+    """Return the connection of a SQLAlchemy session or connection whose transaction was begun.
+
+    Raises:
+        UsageError: MP301.
+    """
     if not tx.in_transaction():
-        begin = "session.begin()" if session else "connection.begin()"
-        raise UsageError(
-            "MP301",
-            f"{call}: this SQLAlchemy {'session' if session else 'connection'} has no open transaction, so "
-            f'the event could be sent although your change is not. Wrap both in "async with {begin}:".',
-        )
-    return await _begun(await tx.connection() if isinstance(tx, AsyncSession) else tx, call)
+        raise not_begun("session" if isinstance(tx, AsyncSession) else "connection", call, "async with")
+    return await tx.connection() if isinstance(tx, AsyncSession) else tx
+
+
+def not_begun(kind: Literal["session", "connection"], call: str, block: str) -> UsageError:
+    """Make the error of a SQLAlchemy session or connection without an open transaction."""
+    return UsageError(
+        "MP301",
+        f"{call}: this SQLAlchemy {kind} has no open transaction, so the event could be sent although your "
+        f'change is not. Wrap both in "{block} {kind}.begin():".',
+    )
+
+
+def in_autocommit(call: str) -> UsageError:
+    """Make the error of a SQLAlchemy connection that never opens a transaction."""
+    return UsageError(
+        "MP301",
+        f"{call}: this SQLAlchemy connection is in AUTOCOMMIT, so there is no open transaction and the "
+        "event could be sent although your change is not. Use an engine without "
+        'isolation_level="AUTOCOMMIT".',
+    )
 
 
 async def _begun(connection: AsyncConnection, call: str) -> asyncpg.Connection[Any]:
@@ -244,12 +274,7 @@ async def _begun(connection: AsyncConnection, call: str) -> asyncpg.Connection[A
     if not driver.is_in_transaction():
         await connection.exec_driver_sql(Sql.begin_now)
     if not driver.is_in_transaction():
-        raise UsageError(
-            "MP301",
-            f"{call}: this SQLAlchemy connection is in AUTOCOMMIT, so there is no open transaction and the "
-            "event could be sent although your change is not. Use an engine without "
-            'isolation_level="AUTOCOMMIT".',
-        )
+        raise in_autocommit(call)
     return driver
 
 

@@ -1,0 +1,127 @@
+"""What publishing says to the database, whichever driver says it.
+
+A generator yields statements and is sent their rows, so that one sequence serves callers that await and callers that
+block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+from ..schemas.errors import StateError, UsageError
+from ..streams.database import Sql as DatabaseSql
+from ..streams.database import check_level
+from ..streams.drivers import Rows, Run, RunSync
+from .model import OutboxRow, columns, lock_numbers
+from .refusals import too_large
+from .store import Sql
+
+_CHECK_VIOLATION = "23514"
+
+
+class Statement(NamedTuple):
+    """SQL with $1 placeholders, and its arguments."""
+
+    sql: str
+    arguments: Sequence[Any] = ()
+
+
+class _Refused(NamedTuple):
+    """Why no row was inserted, in the columns of insert_rows."""
+
+    topic: str
+    known: bool
+    keyless: bool
+    max_bytes: int
+    size: int
+    type: str
+
+
+#: Yields statements, is sent the rows of each.
+Statements: TypeAlias = Generator[Statement, Rows, None]
+
+
+def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = "publish()") -> Statements:
+    """Insert rows, all or none, in one statement.
+
+    Args:
+        lock_key: First take the locks of their keys, until the transaction ends.
+        call: Name of the public function, for errors.
+
+    Raises:
+        UsageError: MP307 lock_key above READ COMMITTED, MP312 over the topic's limit, MP313 unknown topic, MP314 key
+            missing on a compacted topic; the transaction is then unharmed.
+    """
+    if not rows:
+        return
+    if lock_key:
+        ((level,),) = yield Statement(DatabaseSql.isolation)
+        check_level(level, call.replace("()", "(lock_key=True)"))
+        yield Statement(Sql.lock_keys, [lock_numbers(rows)])
+    found = yield Statement(Sql.insert_rows, columns(rows))
+    if not found:
+        return
+    refused = _Refused(*found[0])
+    where = f"{call}: {refused.type}"
+    if not refused.known:
+        names = yield Statement(Sql.known_topics)
+        raise UsageError(
+            "MP313",
+            f"{where}: topic {refused.topic!r} is unknown. Known: {', '.join(row[0] for row in names)}. Create it, or "
+            "correct the name.",
+        )
+    if refused.keyless:
+        raise UsageError(
+            "MP314",
+            f"{where}: topic {refused.topic!r} is compacted, and a record without a key cannot be kept there. "
+            f"Declare key= on the event, or pass key= to {call}.",
+        )
+    raise too_large(f"{refused.type} for topic {refused.topic!r}", refused.size, refused.max_bytes)
+
+
+async def carry_out(statements: Statements, run: Run) -> None:
+    """Run statements on a connection that is awaited.
+
+    Raises:
+        UsageError: What the statements refuse.
+        StateError: MP410 when the outbox has no partition for today.
+    """
+    with _partition_named():
+        statement = next(statements, None)
+        while statement is not None:
+            statement = _next(statements, await run(*statement))
+
+
+def carry_out_sync(statements: Statements, run: RunSync) -> None:
+    """Run statements on a connection that blocks.
+
+    Raises:
+        UsageError, StateError: As `carry_out`.
+    """
+    with _partition_named():
+        statement = next(statements, None)
+        while statement is not None:
+            statement = _next(statements, run(*statement))
+
+
+def _next(statements: Statements, rows: Rows) -> Statement | None:
+    try:
+        return statements.send(rows)
+    except StopIteration:
+        return None
+
+
+@contextmanager
+def _partition_named() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if getattr(error, "sqlstate", None) != _CHECK_VIOLATION:
+            raise
+        raise StateError(
+            "MP410",
+            "publish(): the outbox has no partition for today. Run `milepost migrate`, and `milepost serve` "
+            "with the role upkeep, which makes them a week ahead.",
+        ) from error

@@ -1,0 +1,169 @@
+"""Running statements in a user's open transaction, whichever driver it is on: asyncpg or psycopg, asynchronous or not.
+
+Statements have $1 placeholders, which psycopg's raw cursors take too. psycopg is optional: its cursors are loaded when
+somebody passes one of its connections.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+import asyncpg
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session, scoped_session
+
+from ..schemas.errors import UsageError
+from ..schemas.transaction import AnyTx, SyncTx
+from .database import Sql, in_autocommit, not_begun, open_connection, raw_connection
+
+if TYPE_CHECKING:
+    import psycopg
+
+Rows: TypeAlias = Sequence[Sequence[Any]]
+#: Runs a statement with its arguments and returns its rows.
+Run: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[Rows]]
+RunSync: TypeAlias = Callable[[str, Sequence[Any]], Rows]
+
+
+async def run_in(tx: AnyTx, call: str) -> Run:
+    """Return what runs statements in an open transaction.
+
+    Args:
+        tx: Session, connection or transaction of the caller.
+        call: Name of the public function, for the error.
+
+    Raises:
+        UsageError: MP301 without an open transaction, MP306 after its handler, MP308 on another driver, MP332 when
+            a handler has ended its transaction itself, MP349 for one that does not await.
+    """
+    found: Any = tx
+    if isinstance(found, Session | scoped_session | Connection) or _is_sync(found):
+        raise _other_kind(call, type(found), "publish_sync", "does not await")
+    if _is_async(found):
+        _require_open(found, call)
+        return on_psycopg(found)
+    if isinstance(found, AsyncSession | AsyncConnection):
+        connection = await open_connection(found, call)
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        if _is_async(driver):
+            if not _is_open(driver):
+                await connection.exec_driver_sql(Sql.begin_now)
+            if not _is_open(driver):
+                raise in_autocommit(call)
+            return on_psycopg(driver)
+    return on_asyncpg(await raw_connection(found, call))
+
+
+def run_sync_in(tx: SyncTx, call: str) -> RunSync:
+    """Return what runs statements in an open transaction of a synchronous session or connection.
+
+    Raises:
+        UsageError: MP301 without an open transaction, MP308 on another driver than psycopg 3, MP349 for one that is to
+            be awaited.
+    """
+    found: Any = tx() if isinstance(tx, scoped_session) else tx
+    if _is_sync(found):
+        _require_open(found, call)
+        return on_psycopg_sync(found)
+    if isinstance(found, Session | Connection):
+        return _of_sqlalchemy(found, call)
+    if isinstance(found, AsyncSession | AsyncConnection | asyncpg.Connection) or _is_async(found):
+        raise _other_kind(call, type(found), "publish", "is to be awaited")
+    raise _no_driver(call, type(found).__name__)
+
+
+def on_asyncpg(connection: asyncpg.Connection[Any]) -> Run:
+    """Return what runs statements on an asyncpg connection."""
+
+    async def run(sql: str, arguments: Sequence[Any]) -> Rows:
+        return await connection.fetch(sql, *arguments)
+
+    return run
+
+
+def on_psycopg(connection: psycopg.AsyncConnection[Any]) -> Run:
+    """Return what runs statements on an asynchronous psycopg connection."""
+    from psycopg import AsyncRawCursor  # noqa: PLC0415 - optional, and here already, for the connection is
+    from psycopg.rows import tuple_row  # noqa: PLC0415
+
+    async def run(sql: str, arguments: Sequence[Any]) -> Rows:
+        async with AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(sql.encode(), arguments)
+            return await cursor.fetchall()
+
+    return run
+
+
+def on_psycopg_sync(connection: psycopg.Connection[Any]) -> RunSync:
+    """Return what runs statements on a synchronous psycopg connection."""
+    from psycopg import RawCursor  # noqa: PLC0415
+    from psycopg.rows import tuple_row  # noqa: PLC0415
+
+    def run(sql: str, arguments: Sequence[Any]) -> Rows:
+        with RawCursor(connection, row_factory=tuple_row) as cursor:
+            cursor.execute(sql.encode(), arguments)
+            return cursor.fetchall()
+
+    return run
+
+
+def _of_sqlalchemy(tx: Session | Connection, call: str) -> RunSync:
+    if not tx.in_transaction():
+        raise not_begun("session" if isinstance(tx, Session) else "connection", call, "with")
+    connection = tx.connection() if isinstance(tx, Session) else tx
+    driver: Any = connection.connection.driver_connection
+    if not _is_sync(driver):
+        raise _no_driver(call, f"SQLAlchemy with {connection.dialect.driver}")
+    if not _is_open(driver):
+        connection.exec_driver_sql(Sql.begin_now)
+    if not _is_open(driver):
+        raise in_autocommit(call)
+    return on_psycopg_sync(driver)
+
+
+def _is_async(tx: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
+    module: Any = sys.modules.get("psycopg")
+    return module is not None and isinstance(tx, module.AsyncConnection)
+
+
+def _is_sync(tx: object) -> TypeGuard[psycopg.Connection[Any]]:
+    module: Any = sys.modules.get("psycopg")
+    return module is not None and isinstance(tx, module.Connection)
+
+
+def _is_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Tell whether the server has said that a transaction is open; one that has failed says so at the next statement.
+
+    A connection that was lost counts as open for the same reason.
+    """
+    status = connection.info.transaction_status
+    return status in {status.INTRANS, status.INERROR, status.UNKNOWN}
+
+
+def _require_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], call: str) -> None:
+    if _is_open(connection):
+        return
+    block = "async with" if _is_async(connection) else "with"
+    raise UsageError(
+        "MP301",
+        f"{call}: this psycopg connection has no open transaction, so the event could be sent although your change is "
+        f'not. Wrap both in "{block} connection.transaction():", or publish after your change.',
+    )
+
+
+def _other_kind(call: str, kind: type[Any], function: str, why: str) -> UsageError:
+    return UsageError(
+        "MP349",
+        f"{call}: a {kind.__module__.partition('.')[0]} {kind.__name__} {why}. Call {function}() with it.",
+    )
+
+
+def _no_driver(call: str, found: str) -> UsageError:
+    return UsageError(
+        "MP308",
+        f"{call}: {found} is no transaction that Milepost can write in. Pass a psycopg 3 connection, or a Session or "
+        "Connection of an engine made with postgresql+psycopg://.",
+    )
