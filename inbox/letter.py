@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -46,19 +43,3 @@ def sent_at(record: Record) -> datetime | None:
 def for_people(text: str) -> str:
     """Return a message shortened, and without what PostgreSQL text cannot hold."""
     return text[:_MESSAGE].replace("\x00", "\ufffd").encode(errors="replace").decode()
-
-
-def pack_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Return headers as JSON pairs of name and base64 value (or null), so that any bytes survive."""
-    pairs = [
-        [name, None if value is None else base64.b64encode(value).decode("ascii")] for name, value in headers
-    ]
-    return json.dumps(pairs).encode("ascii")
-
-
-def unpack_headers(packed: bytes) -> list[tuple[str, bytes | None]]:
-    """Return what `pack_headers` packed; also headers as the relay's letters keep them, a JSON object of texts."""
-    found = json.loads(packed)
-    if isinstance(found, dict):
-        return [(name, text.encode()) for name, text in found.items()]
-    return [(name, None if text is None else base64.b64decode(text)) for name, text in found]

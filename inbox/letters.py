@@ -8,8 +8,9 @@ from uuid import UUID
 
 import asyncpg
 
+from ..schemas.packing import pack_headers
 from ..streams.queries import Queries
-from .letter import for_people, letter_id, pack_headers, scope_of, sent_at
+from .letter import for_people, letter_id, scope_of, sent_at
 from .model import Item, Reason
 
 Parked: TypeAlias = tuple[Item, Reason]

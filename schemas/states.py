@@ -49,6 +49,15 @@ class StepKind(StrEnum):
     UNDO = "UNDO"
 
 
+class LetterStatus(StrEnum):
+    """How a dead letter stands; RETRY_PENDING is asked for and not carried out yet."""
+
+    OPEN = "OPEN"
+    RETRY_PENDING = "RETRY_PENDING"
+    RESOLVED = "RESOLVED"
+    IGNORED = "IGNORED"
+
+
 FINAL_RUN_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED})
 FINAL_STEP_STATES = frozenset(
     {StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED, StepState.COMPENSATED}

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 from milepost.inbox.intake import Intake
-from milepost.inbox.letter import unpack_headers
+from milepost.schemas.packing import unpack_headers
 from milepost.schemas.ids import ManualClock, SystemClock
 from milepost.schemas.options import Retry
 from milepost.schemas.transaction import Transaction
