@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -12,22 +12,18 @@ from aiokafka.partitioner import DefaultPartitioner
 from pydantic_core import from_json, to_json
 
 from .position import Row
+from .routing import LATER_ROOM, Parked, Routing, record_size
 
 TopicPartition: TypeAlias = tuple[str, int]
 Headers: TypeAlias = list[tuple[str, bytes]]
 
 #: Kafka's default message.max.bytes is 1,048,588 for a whole batch; batches stay below it.
 BATCH_BYTES = 1_000_000
-#: A single record over this is not even tried: brokers close a connection at 100 MB (socket.request.max.bytes).
-RECORD_BYTES = 50_000_000
 #: Rows between two turns of the event loop: about two milliseconds.
 _SLICE = 250
-#: Bytes of a batch's header, https://kafka.apache.org/documentation/#recordbatch
-_BATCH_OVERHEAD = 61
-#: Bytes that framing and headers of one more record may take, beside its value.
-_RECORD_ROOM = 1_000
 
-TOPIC_SCOPE, KEY_SCOPE = "relay:topic", "relay:key"
+_INVALID = "the row's headers are no JSON object"
+_KEYLESS = "the topic is compacted and takes no record without a key"
 
 _partitioner = DefaultPartitioner()
 
@@ -72,24 +68,6 @@ def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else to_json(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
-    """A row that is not sent.
-
-    Attributes:
-        scope: relay:topic while its topic cannot be written, relay:key for the row's own sake.
-        hold: Whether later rows of the topic or key must wait behind it.
-    """
-
-    seq: int
-    topic: str
-    key: str | None
-    scope: str
-    code: str
-    message: str
-    hold: bool = False
-
-
 class Batch:
     """Records of one partition, and the rows they came from.
 
@@ -129,25 +107,6 @@ class Batch:
     def seal(self) -> None:
         """Make it ready to be sent."""
         self.builder._relative_offset = len(self.seqs)
-
-
-@dataclass(slots=True)
-class Routing:
-    """What is known about topics and keys; shared by encoder and sender, changed only between pages.
-
-    Attributes:
-        held_topics: Topics whose rows are parked, with code and message.
-        held_keys: Keys whose rows are parked behind an earlier one.
-        holding: Topics whose keys are held when a row is parked.
-        limits: Largest batch of a topic in bytes, where less than the default is known.
-        unsendable: Rows that the broker refused one by one, with the message.
-    """
-
-    held_topics: dict[str, tuple[str, str]] = field(default_factory=dict)
-    held_keys: set[tuple[str, str]] = field(default_factory=set)
-    holding: frozenset[str] = frozenset()
-    limits: dict[str, int] = field(default_factory=dict)
-    unsendable: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -198,56 +157,53 @@ class Encoder:
                 batch.seal()
         return encoded
 
-    def _slice(self, rows: Iterable[Row], timestamp: int, skip: Collection[int], encoded: Encoded) -> None:
-        batches, routing, partitions = encoded.batches, self._routing, self._partitions
-        careful = bool(routing.held_topics or routing.held_keys or routing.limits or routing.unsendable)
+    def _slice(self, rows: Sequence[Row], timestamp: int, skip: Collection[int], encoded: Encoded) -> None:
+        batches, partitions = encoded.batches, self._partitions
+        careful = self._careful(rows)
         for row in rows:
             seq, topic, key, value, headers_text = row
             if skip and seq in skip:
                 continue
-            headers = headers_of(headers_text)
-            key_bytes = None if key is None else key.encode()
-            size = len(value or b"")
-            if careful or size > BATCH_BYTES // 2:
-                parked = self._refusal(row, record_size(key_bytes, value, headers))
+            try:
+                headers = headers_of(headers_text)
+            except (AttributeError, ValueError):
+                encoded.parked.append(self._routing.put_aside(row, "ROW_INVALID", _INVALID))
+                careful = True
+                continue
+            key_bytes, size = None if key is None else key.encode(), 0
+            if careful or len(value or b"") + len(headers_text) + len(key or "") > BATCH_BYTES // 2:
+                size = record_size(key_bytes, value, headers)
+                parked = self._routing.refusal(row, size, self._draining)
                 if parked is not None:
                     encoded.parked.append(parked)
+                    careful = True  # it may hold its key from here on
                     continue
             if key_bytes is None:
+                if topic in self._routing.compacted:
+                    encoded.parked.append(self._routing.put_aside(row, "KEY_MISSING", _KEYLESS))
+                    continue
                 self._spread += 1
                 partition = self._spread % partitions[topic]
             else:
                 partition = partition_of(key_bytes, partitions[topic])
             chain = batches.setdefault((topic, partition), [])
-            full = not chain or (careful and self._is_full(topic, chain[-1], size))
+            full = not chain or (careful and self._is_full(topic, chain[-1], seq, size))
             if full or not chain[-1].add(seq, timestamp, key_bytes, value, headers):
                 chain.append(Batch(self._new_batch()))
                 chain[-1].add(seq, timestamp, key_bytes, value, headers)
 
-    def _is_full(self, topic: str, batch: Batch, size: int) -> bool:
-        limit = self._routing.limits.get(topic)
-        return limit is not None and batch.builder.size() + size + _RECORD_ROOM > limit
-
-    def _refusal(self, row: Row, size: int) -> Parked | None:
+    def _careful(self, rows: Sequence[Row]) -> bool:
+        """Whether each of these rows has to be looked at; else only large ones are."""
         routing = self._routing
-        seq, topic, key, *_ = row
-        if key is not None and (topic, key) in routing.held_keys:
-            return Parked(seq, topic, key, KEY_SCOPE, "KEY_HELD", "waits behind an earlier row of its key")
-        if topic in routing.held_topics and topic != self._draining:
-            code, message = routing.held_topics[topic]
-            return Parked(seq, topic, key, TOPIC_SCOPE, code, message, hold=True)
-        limit = min(routing.limits.get(topic, RECORD_BYTES), RECORD_BYTES)
-        refused = routing.unsendable.get(seq)
-        if refused is None and size <= limit:
-            return None
-        message = refused or f"the record is {size} bytes, and {topic} takes {limit}"
-        hold = topic in routing.holding and key is not None
-        if hold and key is not None:
-            routing.held_keys.add((topic, key))
-        return Parked(seq, topic, key, KEY_SCOPE, "TOO_LARGE", message, hold)
+        if routing.held_topics or routing.held_keys or routing.alone or routing.unsendable:
+            return True
+        tight = routing.tight(BATCH_BYTES)
+        return bool(tight) and any(row[1] in tight for row in rows)
 
-
-def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the least size in bytes of a batch of this one record; the broker decides what is close to a limit."""
-    texts = sum(len(name) + len(text) for name, text in headers)
-    return _BATCH_OVERHEAD + len(key or b"") + len(value or b"") + texts
+    def _is_full(self, topic: str, batch: Batch, seq: int, size: int) -> bool:
+        """Whether a record may not join a batch, for reasons that the batch does not know."""
+        alone = self._routing.alone
+        if alone and (seq in alone or batch.seqs[-1] in alone):
+            return True
+        room = self._routing.room(topic)
+        return room is not None and batch.builder.size() + size + LATER_ROOM > room

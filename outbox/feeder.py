@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import TypeAlias
 
 from ..schemas.ids import Clock
-from .encode import Encoded, Encoder, Routing
+from .catalog import Catalog
+from .encode import Encoded, Encoder
 from .log import Reader
 from .position import Page, Position
 from .producer import Producer
+from .routing import Routing
 
 _FASTEST, _FAST = 0.001, 0.005
 _BUSY_FOR = 10.0
@@ -72,6 +75,7 @@ class Feeder:
     Args:
         done: Numbers of rows of the first pages that were acknowledged before.
         idle_poll: Longest pause in seconds when no row has come for ten seconds.
+        timestamp: Returns the record timestamp in milliseconds, UTC.
     """
 
     def __init__(
@@ -79,10 +83,12 @@ class Feeder:
         reader: Reader,
         producer: Producer,
         routing: Routing,
+        catalog: Catalog,
         *,
         done: AbstractSet[int],
         idle_poll: float,
         clock: Clock,
+        timestamp: Callable[[], int],
     ) -> None:
         self._reader = reader
         self._producer = producer
@@ -90,7 +96,9 @@ class Feeder:
         self._encoder = Encoder(producer.new_batch, producer.partitions, routing)
         self._done = done
         self._idle_poll = idle_poll
+        self._catalog = catalog
         self._clock = clock
+        self._timestamp = timestamp
         self._line = _Line()
         self._row_at = clock.monotonic()
 
@@ -143,5 +151,5 @@ class Feeder:
     async def _encode(self, page: Page) -> Encoded:
         topics = {row[1] for row in page.rows} - self._routing.held_topics.keys()
         self._routing.held_topics.update(await self._producer.look_up(topics))
-        timestamp = int(self._clock.now().timestamp() * 1000)
-        return await self._encoder.encode(page.rows, timestamp, self._done)
+        await self._catalog.meet(topics - self._routing.held_topics.keys())
+        return await self._encoder.encode(page.rows, self._timestamp(), self._done)

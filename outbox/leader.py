@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,24 +15,27 @@ import asyncpg
 from ..schemas.ids import Clock, Randomness
 from ..schemas.settings import Settings
 from ..streams.lifecycle import Stop
-from .encode import Encoded, Encoder, Parked, Routing
+from .catalog import Catalog
+from .draining import Draining
+from .encode import Encoded
 from .feeder import Feeder
+from .learning import Learning
 from .lease import Lease
 from .log import OutboxState, PositionLog, Reader, outbox_state
 from .parking import Parking
 from .patience import Backoff, Trouble
 from .position import Page, Position, contiguous
-from .producer import Producer, SendFailed, is_denied, is_too_large, topic_limit
+from .producer import Producer, SendFailed
+from .routing import Routing
 
 logger = logging.getLogger("milepost")
 
 T = TypeVar("T")
 
-#: Seconds between looks at held topics, trims, and writes of a position that only time has moved.
-_RECHECK, _TRIM, _REST, _MEASURE = 3.0, 30.0, 60.0, 5.0
-_DENIED_AGAIN = 60.0
-#: Pages of a held topic that are worked off before other rows get a turn.
-_DRAIN_PAGES = 20
+#: Seconds between looks at held topics, at letters somebody asked for, at all held keys, and at topics' settings.
+_RECHECK, _ASKED, _KEYS, _TOPICS = 3.0, 1.0, 30.0, 30.0
+#: Seconds between trims, writes of a position that only time has moved, and measurements.
+_TRIM, _REST, _MEASURE = 30.0, 60.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,7 @@ class Leader:
         writing: Connection for positions and letters, used by nobody else.
         trouble: Kafka's.
         measured: Told how the outbox stands every few seconds.
+        topics: Topics that the application declares.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Leader:
         trouble: Trouble,
         limits: Limits,
         measured: Callable[[OutboxState], None],
+        topics: Iterable[str] = (),
     ) -> None:
         self._settings = settings
         self._lease = lease
@@ -86,13 +91,24 @@ class Leader:
         self._log = PositionLog(writing, outbox, lease.epoch, timeout=limits.statement)
         self._parking = Parking(writing, self._log, outbox, lease.epoch, timeout=limits.statement)
         self._routing = Routing()
+        self._catalog = Catalog(settings, self._routing, topics)
+        self._learning = Learning(self._routing, self._catalog)
+        self._draining = Draining(
+            self._parking,
+            self._routing,
+            self._catalog,
+            lease,
+            stop,
+            timestamp=self._timestamp,
+            monotonic=clock.monotonic,
+            allowed=self._allowed,
+        )
         self._backoff = Backoff(randomness)
         self._position = Position()
         self._done: set[int] = set()
         self._dirty = False
         self._due: dict[str, float] = {}
         self._reserve: float | None = None
-        self._denied: dict[str, float] = {}
 
     async def lead(self) -> None:
         """Relay until stopped.
@@ -103,25 +119,32 @@ class Leader:
         """
         self._position = await self._log.load()
         await self._log.write(self._position)
-        while not self._stop.asked:
-            try:
-                async with self._producing() as producer:
-                    await self._session(producer)
-            except SendFailed as failure:
-                await self._failed(failure)
+        self._catalog.remember(await self._parking.known_topics())
+        try:
+            while not self._stop.asked:
+                try:
+                    async with self._producing() as producer:
+                        self._catalog.begin_refresh()
+                        await self._session(producer)
+                except SendFailed as failure:
+                    await self._failed(failure)
+        finally:
+            await self._catalog.close()
 
     async def _session(self, producer: Producer) -> None:
         while not self._stop.asked:
             await self._parking.load(self._routing)
-            await self._drain(producer)
+            await self._draining.work(producer)
             reader = Reader(self._reading, self._position, timeout=self._limits.statement)
             feeder = Feeder(
                 reader,
                 producer,
                 self._routing,
+                self._catalog,
                 done=self._done,
                 idle_poll=self._settings.relay_idle_poll.total_seconds(),
                 clock=self._clock,
+                timestamp=self._timestamp,
             )
             feeding = asyncio.create_task(feeder.run())
             try:
@@ -160,31 +183,28 @@ class Leader:
             raise
         if encoded.parked:
             await self._parking.park(encoded.parked, page.after)
+        if self._routing.alone or self._routing.unsendable:
+            for seq, *_ in page.rows:
+                self._routing.settled(seq)
         self._position = page.after
         self._dirty = not encoded.parked
         self._done.clear()
         if encoded.batches:
-            self._succeeded()
-
-    def _succeeded(self) -> None:
-        self._backoff.reset()
-        self._trouble.over()
+            self._backoff.reset()
+            self._trouble.over()
 
     async def _failed(self, failure: SendFailed) -> None:
         """Learn from a failure, then wait a little; the producer is gone already."""
         self._lease.check()
-        refused = [entry for entry in failure.refused if is_too_large(entry[2])]
-        denied = {where[0] for where, _, error in failure.refused if is_denied(error)}
-        for (topic, _), batch, _ in refused:
-            await self._learn(topic, batch.seqs, batch.builder.size())
+        learned, denied = await self._learning.from_failure(failure)
         for topic in denied:
-            self._denied[topic] = self._clock.monotonic() + _DENIED_AGAIN
+            self._draining.deny(topic)
             await self._parking.hold_topic(
                 topic, "TOPIC_DENIED", f"this client may not write to topic {topic}"
             )
         if self._dirty:
             await self._write(self._position)
-        if refused or denied:
+        if learned or denied:
             return
         self._trouble.meet(
             f"relay: Kafka at {self._settings.kafka}: {failure}. Nothing is lost; trying again."
@@ -192,50 +212,24 @@ class Leader:
         await self._measure()
         await self._stop.wait(min(self._backoff.next(), max(0.0, self._lease.remaining())))
 
-    async def _learn(self, topic: str, seqs: list[int], size: int) -> None:
-        limit = await topic_limit(self._settings, topic)
-        if limit is not None and limit < self._routing.limits.get(topic, size):
-            self._routing.limits[topic] = limit
-        elif len(seqs) > 1:
-            self._routing.limits[topic] = max(1, size // 2)
-        else:
-            known = "more than the broker takes" if limit is None else f"and {topic} takes {limit}"
-            self._routing.unsendable[seqs[0]] = f"the record is {size} bytes, {known}"
-
     async def _housekeeping(self, producer: Producer) -> bool:
-        """Do what is due; return whether a held topic may be worked off."""
+        """Do what is due; return whether something that is held may go on."""
         if self._is_due("measure", _MEASURE):
             await self._measure()
         if self._is_due("trim", _TRIM):
             await self._log.trim()
+        if self._is_due("topics", _TOPICS):
+            self._catalog.begin_refresh()
+        topics, gone = self._catalog.take_changes()
+        if topics or gone:
+            await self._parking.store_topics(topics, gone)
+        if self._is_due("asked", _ASKED) and await self._draining.due_letters(
+            every=self._is_due("keys", _KEYS)
+        ):
+            return True
         if not self._routing.held_topics or not self._is_due("recheck", _RECHECK):
             return False
-        return bool(await self._ready(producer))
-
-    async def _ready(self, producer: Producer) -> list[str]:
-        now = self._clock.monotonic()
-        held = [topic for topic in self._routing.held_topics if self._denied.get(topic, 0.0) <= now]
-        missing = await producer.look_up(held) if held else {}
-        return sorted(topic for topic in held if topic not in missing)
-
-    async def _drain(self, producer: Producer) -> None:
-        for topic in await self._ready(producer):
-            encoder = Encoder(producer.new_batch, producer.partitions, self._routing, draining=topic)
-            for _ in range(_DRAIN_PAGES):
-                rows = await self._parking.letters(topic)
-                if self._stop.asked or (not rows and await self._parking.release(topic)):
-                    break
-                self._lease.check()
-                encoded = await encoder.encode(rows, int(self._clock.now().timestamp() * 1000))
-                await producer.send(encoded.batches, self._allowed)
-                await self._settle(topic, encoded)
-            await self._parking.load(self._routing)
-
-    async def _settle(self, topic: str, encoded: Encoded) -> None:
-        sent = [seq for chain in encoded.batches.values() for batch in chain for seq in batch.seqs]
-        parked: list[Parked] = encoded.parked
-        await self._parking.settle(topic, sent, parked)
-        self._succeeded()
+        return bool(await self._draining.due_topics(producer))
 
     async def _rest(self, seen: Position) -> None:
         self._position = seen
@@ -248,6 +242,10 @@ class Leader:
 
     async def _measure(self) -> None:
         self._measured(await outbox_state(self._writing, self._outbox))
+
+    def _timestamp(self) -> int:
+        """Return the time of records in milliseconds, by the database's clock: this machine's may be wrong."""
+        return int((self._clock.now() + self._lease.skew).timestamp() * 1000)
 
     def _is_due(self, what: str, every: float) -> bool:
         now = self._clock.monotonic()

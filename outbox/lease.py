@@ -56,10 +56,18 @@ class Lease:
         terms: What it is about.
         epoch: Rises with every taking; fences what the holder writes.
         asked_at: Monotonic seconds from before the statement that took it was sent.
+        skew: What the database's clock was ahead of ours, within the time of that statement.
     """
 
     def __init__(
-        self, pool: asyncpg.Pool[Any], terms: Terms, epoch: int, asked_at: float, *, clock: Clock
+        self,
+        pool: asyncpg.Pool[Any],
+        terms: Terms,
+        epoch: int,
+        asked_at: float,
+        *,
+        clock: Clock,
+        skew: timedelta = timedelta(0),
     ) -> None:
         self._pool = pool
         self._terms = terms
@@ -67,6 +75,7 @@ class Lease:
         self._until = asked_at
         self._lost = False
         self.epoch = epoch
+        self.skew = skew
         self._extend(asked_at)
 
     def remaining(self) -> float:
@@ -132,5 +141,8 @@ async def take_lease(pool: asyncpg.Pool[Any], terms: Terms, *, clock: Clock) -> 
     """
     await pool.execute(Sql.ensure_lease, terms.outbox, timeout=10.0)
     asked_at = clock.monotonic()
-    epoch = await pool.fetchval(Sql.take_lease, terms.outbox, terms.owner, terms.length, timeout=10.0)
-    return None if epoch is None else Lease(pool, terms, epoch, asked_at, clock=clock)
+    taken = await pool.fetchrow(Sql.take_lease, terms.outbox, terms.owner, terms.length, timeout=10.0)
+    if taken is None:
+        return None
+    skew = taken["at"] - clock.now()
+    return Lease(pool, terms, taken["epoch"], asked_at, clock=clock, skew=skew)

@@ -16,8 +16,6 @@ from itertools import zip_longest
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     KafkaError,
     MessageSizeTooLargeError,
@@ -226,23 +224,6 @@ class Producer:
         if not answered:
             self._failed = True
             raise SendFailed("does not answer")
-
-
-async def topic_limit(kafka: KafkaAt, topic: str) -> int | None:
-    """Return a topic's max.message.bytes, or None when Kafka does not say."""
-    admin = AIOKafkaAdminClient(**client_arguments(kafka), request_timeout_ms=5000)
-    try:
-        async with asyncio.timeout(_OPEN_WITHIN):
-            await admin.start()
-            answers: Any = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
-        entries = [entry for answer in answers for resource in answer.resources for entry in resource[4]]
-        return next((int(entry[1]) for entry in entries if entry[0] == "max.message.bytes"), None)
-    except (KafkaError, OSError, TimeoutError, ValueError):
-        return None
-    finally:
-        with suppress(Exception):
-            async with asyncio.timeout(2.0):
-                await admin.close()
 
 
 def _sort(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, cast
@@ -37,6 +38,7 @@ class Relay:
         randomness: Jitter of waits.
         outbox: Name in the lease and position tables.
         delivery_timeout: Longest wait for Kafka's acknowledgement of a page, after which the producer is replaced.
+        topics: Topics that the application declares; those of rows are met by themselves.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Relay:
         randomness: Randomness | None = None,
         outbox: str = "outbox",
         delivery_timeout: timedelta = timedelta(seconds=10),
+        topics: Iterable[str] = (),
     ) -> None:
         self._database = database
         self._clock = clock or SystemClock()
@@ -57,6 +60,7 @@ class Relay:
         self._backoff = Backoff(self._randomness)
         self._trouble = Trouble(self._clock)
         self._kafka_trouble = Trouble(self._clock)
+        self._topics = frozenset(topics)
         self._epoch: int | None = None
         self._state: OutboxState | None = None
         self._copy = Trouble(self._clock)
@@ -140,6 +144,7 @@ class Relay:
                 trouble=self._kafka_trouble,
                 limits=self._limits,
                 measured=self._measured,
+                topics=self._topics,
             )
             try:
                 await leader.lead()

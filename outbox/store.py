@@ -26,13 +26,28 @@ class Sql(Queries):
     read_new: str
     find_floors: str
     read_page: str
-    load_holds: str
-    load_policy: str
-    park_rows: str
-    add_hold: str
-    held_letters: str
-    resolve_letters: str
-    move_letters: str
-    release_hold: str
     oldest_unsent: str
     lease_state: str
+
+
+class ParkingSql(Queries, file="parking.sql"):
+    """Queries about what is put aside."""
+
+    load_holds: str
+    park_rows: str
+    add_hold: str
+    mark_missing: str
+    still_denied: str
+    topic_letters: str
+    move_letters: str
+    release_topic: str
+    asked_topics: str
+    due_keys: str
+    key_letters: str
+    loose_letters: str
+    resolve_letters: str
+    refuse_letters: str
+    release_keys: str
+    load_topics: str
+    store_topics: str
+    forget_topics: str

@@ -73,6 +73,8 @@ class Settings(BaseSettings):
         grace: How long a stopping process may finish what it has begun; keep it under the platform's kill.
         step_concurrency: Steps at once per process and queue.
         relay_idle_poll: Longest pause of an idle relay.
+        hold_topics: Topics, comma-separated or * for all, whose keys wait behind a row that the relay cannot send;
+            elsewhere later rows of the key go on.
         nudge: First wait before a step that nobody claimed is announced again; doubles.
         keep_outbox: How long sent rows stay in the outbox.
         keep_inbox: How long applied event ids are remembered.
@@ -108,6 +110,7 @@ class Settings(BaseSettings):
     grace: Duration = timedelta(seconds=25)
     step_concurrency: int = 100
     relay_idle_poll: Duration = timedelta(milliseconds=500)
+    hold_topics: str = ""
     nudge: Duration = timedelta(seconds=10)
     keep_outbox: Duration = timedelta(days=7)
     keep_inbox: Duration = timedelta(days=30)

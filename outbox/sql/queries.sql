@@ -3,8 +3,8 @@
 -- name: lock_keys
 SELECT count(pg_catalog.pg_advisory_xact_lock(number)) FROM unnest($1::bigint[]) AS numbers (number);
 
--- The topics are looked at within the insert: an empty table accepts all, a filled one names what exists. It is about
--- events; a service's own messages go to topics that `milepost serve` makes, whoever keeps that table.
+-- What the relay knows of topics is looked at within the insert; a topic that it has not met yet is accepted. It is
+-- about events; a service's own messages go to topics that `milepost serve` makes, whoever keeps that table.
 -- Returns nothing when all rows are in, else why none is.
 -- name: insert_rows
 WITH given AS (
@@ -12,12 +12,11 @@ WITH given AS (
                          $8::text[])
         AS r (id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
 ), refused AS (
-    SELECT given.topic, topic.name IS NOT NULL AS known, topic.compacted AND given.aggregateid IS NULL AS keyless,
+    SELECT given.topic, NOT topic.missing AS known, topic.compacted AND given.aggregateid IS NULL AS keyless,
            topic.max_bytes, octet_length(given.payload) AS size, given.type
-    FROM given LEFT JOIN milepost.topic ON topic.name = given.topic
-    WHERE EXISTS (SELECT FROM milepost.topic)
-      AND given.type NOT LIKE 'milepost.%'
-      AND (topic.name IS NULL OR topic.compacted AND given.aggregateid IS NULL
+    FROM given JOIN milepost.topic ON topic.name = given.topic
+    WHERE given.type NOT LIKE 'milepost.%'
+      AND (topic.missing OR topic.compacted AND given.aggregateid IS NULL
            OR octet_length(given.payload) > topic.max_bytes)
 ), inserted AS (
     INSERT INTO milepost.outbox (id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
@@ -28,7 +27,7 @@ WITH given AS (
 SELECT topic, known, keyless, max_bytes, size, type FROM refused LIMIT 1;
 
 -- name: known_topics
-SELECT name FROM milepost.topic ORDER BY name LIMIT 20;
+SELECT name FROM milepost.topic WHERE NOT missing ORDER BY name LIMIT 20;
 
 -- lease ----------------------------------------------------------------------------------------------
 
@@ -39,7 +38,7 @@ INSERT INTO milepost.outbox_lease (outbox, expires_at) VALUES ($1, '-infinity') 
 UPDATE milepost.outbox_lease
 SET owner = $2, epoch = epoch + 1, expires_at = milepost.clock() + $3::interval
 WHERE outbox = $1 AND expires_at <= milepost.clock()
-RETURNING epoch;
+RETURNING epoch, clock_timestamp() AS at;
 
 -- name: renew_lease
 UPDATE milepost.outbox_lease SET expires_at = milepost.clock() + $4::interval
@@ -161,55 +160,6 @@ SELECT seq, topic, aggregateid, payload, headers::text
 FROM page
 WHERE coalesce(bytes_before, 0) < $7::bigint
 ORDER BY seq;
-
--- parking --------------------------------------------------------------------------------------------
-
--- name: load_holds
-SELECT scope, topic, key, reason FROM milepost.hold WHERE scope IN ('relay:topic', 'relay:key');
-
--- name: load_policy
-SELECT name FROM milepost.topic WHERE on_park = 'hold';
-
--- The letter's id is the event's: parking a row twice leaves one letter. Headers are kept as the JSON they were.
--- name: park_rows
-INSERT INTO milepost.dead_letter (id, tenant, scope, event_id, topic, seq, key, value, headers, sent_at, stage,
-                                  code, message, attempts, first_failed_at, last_failed_at, recoverable)
-SELECT outbox.id, outbox.tenant, parked.scope, outbox.id, outbox.topic, outbox.seq,
-       convert_to(outbox.aggregateid, 'UTF8'), outbox.payload, convert_to(outbox.headers::text, 'UTF8'),
-       outbox.created_at, 'RELAY', parked.code, parked.message, 1, milepost.clock(), milepost.clock(), true
-FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS parked (seq, scope, code, message)
-     JOIN milepost.outbox ON outbox.seq = parked.seq
-ON CONFLICT (id) DO NOTHING;
-
--- name: add_hold
-INSERT INTO milepost.hold (scope, topic, key, reason) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING;
-
--- name: held_letters
-SELECT seq, topic, convert_from(key, 'UTF8') AS aggregateid, value AS payload, convert_from(headers, 'UTF8') AS headers
-FROM milepost.dead_letter
-WHERE scope = 'relay:topic' AND topic = $1 AND status IN ('OPEN', 'RETRY_PENDING')
-ORDER BY seq
-LIMIT $2;
-
--- name: resolve_letters
-UPDATE milepost.dead_letter SET status = 'RESOLVED'
-WHERE scope = 'relay:topic' AND topic = $1 AND seq = ANY ($2::bigint[]) AND status IN ('OPEN', 'RETRY_PENDING');
-
--- A row that waited for its topic and then proves too large is parked like any other of its kind.
--- name: move_letters
-UPDATE milepost.dead_letter
-SET scope = parked.scope, code = parked.code, message = parked.message, attempts = attempts + 1,
-    last_failed_at = milepost.clock()
-FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[]) AS parked (seq, scope, code, message)
-WHERE dead_letter.scope = 'relay:topic' AND dead_letter.topic = $1 AND dead_letter.seq = parked.seq;
-
--- name: release_hold
-DELETE FROM milepost.hold
-WHERE scope = 'relay:topic' AND topic = $1
-  AND NOT EXISTS (SELECT FROM milepost.dead_letter AS letter
-                  WHERE letter.scope = 'relay:topic' AND letter.topic = $1
-                    AND letter.status IN ('OPEN', 'RETRY_PENDING'))
-RETURNING true;
 
 -- state ----------------------------------------------------------------------------------------------
 

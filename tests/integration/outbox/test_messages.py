@@ -15,9 +15,10 @@ from pydantic import BaseModel
 from tests.support.engine import rig
 from tests.support.outbox import CLOCK, IDS, Noted, connected
 
-#: What an administrator may write; a row makes the table the list of all topics.
+#: What the relay may have written: one topic takes a byte, two were looked for and not found.
 TOPICS = (
-    "INSERT INTO milepost.topic (name, compacted, max_bytes) VALUES ('other', false, NULL), ('own', true, 1)"
+    "INSERT INTO milepost.topic (name, compacted, max_bytes, missing)"
+    " VALUES ('rig.timers', false, NULL, true), ('own', true, 1, false), ('noted', false, NULL, true)"
 )
 
 

@@ -128,7 +128,7 @@ async def test_gone_with_the_transaction(database_url: str, opened: Open) -> Non
 @EVERY
 async def test_a_refusal_leaves_the_transaction_usable(database_url: str, opened: Open) -> None:
     async with connected(database_url) as (connection,):
-        await connection.execute("INSERT INTO milepost.topic (name) VALUES ('noted')")
+        await connection.execute("INSERT INTO milepost.topic (name, missing) VALUES ('loose', true)")
     async with opened(database_url) as tx:
         with pytest.raises(UsageError, match="MP313"):
             await publish(tx, Noted(key="a"), Loose())
@@ -215,7 +215,8 @@ async def test_a_lock_needs_read_committed(database_url: str, level: Any) -> Non
 async def test_topics_that_are_known_are_checked(database_url: str) -> None:
     async with connected(database_url) as (connection,):
         await connection.execute(
-            "INSERT INTO milepost.topic (name, compacted, max_bytes) VALUES ('noted', true, 200), ('other', true, 9)"
+            "INSERT INTO milepost.topic (name, compacted, max_bytes, missing)"
+            " VALUES ('noted', true, 200, false), ('other', true, 9, false), ('nowhere', false, NULL, true)"
         )
         async with connection.transaction():
             await refused(
@@ -225,7 +226,8 @@ async def test_topics_that_are_known_are_checked(database_url: str) -> None:
             await refused(publish(connection, Noted(key="a", text="x" * 300)), "MP312", "200", "'noted'")
             await publish(connection, Noted(key="a"))
             await publish(connection, Loose(), topic="noted", key="now it has one")
-    assert len(await stored(database_url)) == 2
+            await publish(connection, Noted(key="a"), topic="made a second ago")
+    assert len(await stored(database_url)) == 3
 
 
 async def test_without_a_partition(database_url: str) -> None:

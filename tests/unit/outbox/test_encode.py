@@ -10,8 +10,9 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer.message_accumulator import BatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
-from milepost.outbox.encode import Encoded, Encoder, Routing, partition_of
+from milepost.outbox.encode import Encoded, Encoder, partition_of
 from milepost.outbox.position import Row
+from milepost.outbox.routing import Routing
 
 HEADERS = json.dumps({"ce_id": "1", "ce_type": "grün"})
 
@@ -92,6 +93,6 @@ async def test_batches_stay_under_a_topics_limit() -> None:
 
 async def test_what_the_broker_refused_alone_is_parked() -> None:
     encoded = await encode(
-        rows(("b", "k", 10), ("b", "k", 10)), Routing(unsendable={1: "the record is 9 bytes"})
+        rows(("b", "k", 10), ("b", "k", 10)), Routing(unsendable={1: ("TOO_LARGE", "the record is 9 bytes")})
     )
     assert (sent(encoded), encoded.parked[0].message) == ([2], "the record is 9 bytes")

@@ -96,6 +96,7 @@ class Held:
     """A lease that never ends."""
 
     epoch = 1
+    skew = timedelta(0)
 
     def check(self) -> None:
         pass
