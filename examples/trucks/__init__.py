@@ -1,0 +1,1 @@
+"""A requester in Python, and a participant in another language that knows nothing of Milepost."""
