@@ -24,12 +24,14 @@ from ..streams.reader_lane import Handle
 from .calls import Tools
 from .clients import Clients, Crew
 from .engine import Engine, changes_of
+from .judging import judge_of
 from .lease import Lease
 from .orchestrator import Orchestrator
 from .publishing import publish_in
 from .retention import Retention
 from .signals import signal_consumer
 from .waker import Waker
+from .webhook_work import WebhookWork
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -146,7 +148,10 @@ class Assembly:
 
     def _signals(self) -> list[Role]:
         consumer = signal_consumer(self.service)
-        return [self._intake("signals", consumer)] if consumer.topics else []
+        parts: list[Role] = [self._intake("signals", consumer)] if consumer.topics else []
+        if self.service.webhooks:
+            parts.append(WebhookWork(self.service, self.database.pool, lease=self.service.settings.lease))
+        return parts
 
     def _consumers(self) -> list[Role]:
         return [self._intake(f"consumer {c.name}", c) for c in self.service.consumers.values() if c.topics]
@@ -160,14 +165,17 @@ class Assembly:
             clock=service.clock,
             dice=service.randomness,
             unlimited=self.unlimited,
+            judge=judge_of(service),
         )
         return GroupReader(
             name=name,
-            kafka=service.settings.kafka,
+            kafka=service.settings,
             group=consumer.name,
             topics=consumer.topics,
             handle=intake.handle,
             positions=intake.positions,
+            past=intake.past,
+            remarks=intake.counts.words,
             max_records=consumer.batch,
             clock=service.clock,
             dice=service.randomness,
@@ -177,7 +185,7 @@ class Assembly:
     def _reader(self, name: str, group: str, topics: list[str], handle: Handle, most: int) -> Role:
         return GroupReader(
             name=name,
-            kafka=self.service.settings.kafka,
+            kafka=self.service.settings,
             group=group,
             topics=topics,
             handle=handle,

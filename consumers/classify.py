@@ -1,43 +1,27 @@
-"""What an exception of a user's call says about its effect: the table of requirement R1, extended by the service."""
+"""What an exception of a user's call says about its effect: the table of verdicts.py, extended by the service."""
 
 from __future__ import annotations
 
+import errno
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 from ..sagas.facts import Verdict
 from ..schemas.errors import Refused
+from ..schemas.ids import SystemClock
+from .verdicts import BY_CLASS, BY_STATE, TRANSIENT_STATUSES, Meaning
 
-#: By qualified class name, so that no client library has to be installed.
-_BY_NAME: Mapping[str, tuple[Verdict, str]] = {
-    "httpx.ConnectError": ("not_sent", "CONNECT_FAILED"),
-    "httpx.ConnectTimeout": ("not_sent", "CONNECT_TIMEOUT"),
-    "httpx.PoolTimeout": ("not_sent", "POOL_TIMEOUT"),
-    "httpx.TimeoutException": ("unknown", "TIMEOUT"),
-    "httpx.TransportError": ("unknown", "CONNECTION_LOST"),
-    "httpx.InvalidURL": ("fatal", "INVALID_URL"),
-    "aiohttp.client_exceptions.ClientConnectorError": ("not_sent", "CONNECT_FAILED"),
-    "aiohttp.client_exceptions.ServerTimeoutError": ("unknown", "TIMEOUT"),
-    "aiohttp.client_exceptions.ClientConnectionError": ("unknown", "CONNECTION_LOST"),
-    "asyncpg.exceptions.SerializationError": ("retry", "SERIALIZATION_FAILURE"),
-    "asyncpg.exceptions.DeadlockDetectedError": ("retry", "DEADLOCK"),
-    "asyncpg.exceptions.CannotConnectNowError": ("not_sent", "CONNECT_FAILED"),
-    "asyncpg.exceptions.TooManyConnectionsError": ("not_sent", "CONNECT_FAILED"),
-    "asyncpg.exceptions.UniqueViolationError": ("fatal", "UNIQUE_VIOLATION"),
-    "asyncpg.exceptions.CheckViolationError": ("fatal", "CHECK_VIOLATION"),
-    "aiokafka.errors.KafkaConnectionError": ("not_sent", "CONNECT_FAILED"),
-    "builtins.ConnectionRefusedError": ("not_sent", "CONNECT_FAILED"),
-    "socket.gaierror": ("not_sent", "NAME_NOT_RESOLVED"),
-    "builtins.TimeoutError": ("unknown", "TIMEOUT"),
-    "builtins.ConnectionError": ("unknown", "CONNECTION_LOST"),
-}
-
-#: Statuses after which the same request may pass (RFC 9110, RFC 6585); other 4xx are a definite no.
-_TRANSIENT = frozenset({408, 425, 429, 502, 503, 504})
+#: errno of a connection that was not made.
+_NOT_CONNECTED = frozenset(
+    {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
+)
+#: How far causes are followed.
+_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +34,65 @@ class Classified:
     retry_after: timedelta | None = None
 
 
+def classify(
+    error: BaseException,
+    extra: Mapping[type[Exception], Meaning],
+    *,
+    now: datetime | None = None,
+) -> Classified:
+    """Say what an exception means for the effect of the call.
+
+    Args:
+        error: What the user's function raised.
+        extra: What the service was told by `classify()`; the nearest class wins over the built-in table.
+        now: For a Retry-After that names an instant, where the answer has no Date; default: by the machine's clock.
+
+    Returns:
+        The verdict. An exception that nobody listed is "unknown": it may have been raised after the effect happened.
+    """
+    found = listed(error, extra, now=now)
+    if found is not None:
+        return found
+    return Classified("unknown", type(error).__name__.upper(), _message(error) + _place(error))
+
+
+def listed(
+    error: BaseException,
+    extra: Mapping[type[Exception], Meaning],
+    *,
+    now: datetime | None = None,
+) -> Classified | None:
+    """Say what an exception means, as `classify`; None for one that neither the service nor the table lists."""
+    message = _message(error)
+    if isinstance(error, Refused):
+        return Classified("fatal", _clean(error.code), _clean(error.message))
+    for kind in type(error).__mro__:
+        if kind in extra:
+            return Classified(*extra[kind], message)
+    answered = _status(error)
+    if answered is not None:
+        return _answered(*answered, message, now)
+    known = _of_state(error) or _of_class(error)
+    return None if known is None else Classified(*known, message)
+
+
 def _clean(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "replace").decode()[:2000]
+
+
+def _message(error: BaseException) -> str:
+    return _clean(f"{type(error).__name__}: {error}")
+
+
+def _place(error: BaseException) -> str:
+    """Where an exception that nobody listed was raised, for people."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    )
+
+
+# HTTP -----------------------------------------------------------------------------------------------
 
 
 def _status(error: BaseException) -> tuple[int, Any] | None:
@@ -66,18 +107,73 @@ def _status(error: BaseException) -> tuple[int, Any] | None:
     return None
 
 
-def _retry_after(headers: Any) -> timedelta | None:
+def _answered(status: int, headers: Any, message: str, now: datetime | None) -> Classified:
+    code = f"HTTP_{status}"
+    if status in TRANSIENT_STATUSES:
+        return Classified("retry", code, message, retry_after(headers, now))
+    return Classified("fatal" if 400 <= status < 500 else "unknown", code, message)
+
+
+def retry_after(headers: Any, now: datetime | None = None) -> timedelta | None:
+    """Return how long an answer asks to wait: in seconds, or as a date, which counts from the answer's own Date.
+
+    RFC 9110, sections 10.2.3 and 5.6.7.
+    """
     value = headers.get("Retry-After") if headers is not None else None
-    if isinstance(value, str) and value.isdigit() and len(value) < 7:
-        return timedelta(seconds=int(value))
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return timedelta(seconds=int(text)) if len(text) < 7 else None
+    until = _date(text)
+    if until is None:
+        return None
+    since = _date(headers.get("Date")) or now or SystemClock().now()
+    return max(timedelta(0), until - since)
+
+
+def _date(text: object) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+# PostgreSQL -----------------------------------------------------------------------------------------
+
+
+def _of_state(error: BaseException) -> Meaning | None:
+    """Look an SQLSTATE up, of the driver's own error or of one that SQLAlchemy has wrapped."""
+    for one in _drivers(error):
+        state = getattr(one, "sqlstate", None)
+        if isinstance(state, str):
+            return next((BY_STATE[state[:n]] for n in (5, 3, 2) if state[:n] in BY_STATE), None)
     return None
 
 
-def _by_status(status: int, headers: Any) -> tuple[Verdict, str, timedelta | None]:
-    code = f"HTTP_{status}"
-    if status in _TRANSIENT:
-        return "retry", code, _retry_after(headers)
-    return ("fatal" if 400 <= status < 500 else "unknown"), code, None
+def _drivers(error: BaseException) -> Iterator[BaseException]:
+    """Give the error itself, then what SQLAlchemy has wrapped in it, then the driver's under that."""
+    yield error
+    wrapped = getattr(error, "orig", None)
+    if isinstance(wrapped, BaseException):
+        yield wrapped
+        if wrapped.__cause__ is not None:
+            yield wrapped.__cause__
+
+
+# by class -------------------------------------------------------------------------------------------
+
+
+def _of_class(error: BaseException) -> Meaning | None:
+    for one in _drivers(error):
+        if _psycopg_connecting(one) or _not_connected(one):
+            return _why_not(one)
+        for kind in type(one).__mro__:
+            known = BY_CLASS.get(_qualified(kind))
+            if known is not None:
+                return _why_not(one) if known == ("not_sent", "CONNECT_FAILED") else known
+    return None
 
 
 def _qualified(kind: type[BaseException]) -> str:
@@ -87,43 +183,38 @@ def _qualified(kind: type[BaseException]) -> str:
     return f"{module}.{kind.__qualname__}"
 
 
-def _under(error: BaseException) -> object:
-    """Return the driver's error that SQLAlchemy has wrapped, or None."""
-    wrapped = getattr(error, "orig", None)
-    return wrapped.__cause__ if isinstance(wrapped, BaseException) else None
-
-
-def _place(error: BaseException) -> str:
-    """Where an exception that nobody listed was raised, for people."""
-    frames = traceback.extract_tb(error.__traceback__)
+def _psycopg_connecting(error: BaseException) -> bool:
+    """Tell whether psycopg raised this while it connected: only then its error has the connection that failed."""
     return (
-        f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+        type(error).__module__.startswith("psycopg")
+        and "ConnectionTimeout" not in type(error).__name__
+        and getattr(error, "pgconn", None) is not None
+        and getattr(error, "sqlstate", None) is None
     )
 
 
-def classify(error: BaseException, extra: Mapping[type[Exception], tuple[Verdict, str]]) -> Classified:
-    """Say what an exception means for the effect of the call.
+def _not_connected(error: BaseException) -> bool:
+    """Tell whether this is the operating system's word that a connection was not made, of one address or of several."""
+    if type(error) is not OSError:
+        return False
+    several = str(error).startswith("Multiple exceptions: ") and "Connect call failed" in str(error)
+    return several or error.errno in _NOT_CONNECTED
 
-    Args:
-        error: What the user's function raised.
-        extra: What the service was told by `classify()`; the nearest class wins over the built-in table.
 
-    Returns:
-        The verdict. An exception that nobody listed is "unknown": it may have been raised after the effect happened.
-    """
-    message = _clean(f"{type(error).__name__}: {error}")
-    if isinstance(error, Refused):
-        return Classified("fatal", _clean(error.code), _clean(error.message))
-    for kind in type(error).__mro__:
-        if kind in extra:
-            verdict, code = extra[kind]
-            return Classified(verdict, code, message)
-    answered = _status(error)
-    if answered is not None:
-        verdict, code, wait = _by_status(*answered)
-        return Classified(verdict, code, message, wait)
-    for kind in (*type(error).__mro__, *type(_under(error)).__mro__):
-        known = _BY_NAME.get(_qualified(kind))
-        if known is not None:
-            return Classified(*known, message)
-    return Classified("unknown", type(error).__name__.upper(), message + _place(error))
+def _why_not(error: BaseException) -> Meaning:
+    """Say why a connection was not made, as far as the causes tell."""
+    names = {f"{type(cause).__module__}.{type(cause).__name__}" for cause in _causes(error)}
+    if "socket.gaierror" in names:
+        return "not_sent", "NAME_NOT_RESOLVED"
+    if any(name.startswith("ssl.") for name in names):
+        return "not_sent", "TLS_FAILED"
+    return "not_sent", "CONNECT_FAILED"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    one: BaseException | None = error
+    for _ in range(_DEPTH):
+        if one is None:
+            return
+        yield one
+        one = one.__cause__ or one.__context__

@@ -14,7 +14,7 @@ from . import model
 from .model import Item
 
 
-class Outcome(StrEnum):
+class ReplayOutcome(StrEnum):
     """What became of an event of a replayed slice."""
 
     APPLIED = "applied"
@@ -79,33 +79,35 @@ def _nobody(_: str) -> Any:
     return None
 
 
-def outcome_of(item: Item, known: Known | None, bounds: Bounds) -> Outcome:
+def outcome_of(item: Item, known: Known | None, bounds: Bounds) -> ReplayOutcome:
     """Say what became of an event.
 
     Args:
         known: The inbox row under its identity, if there is one.
     """
     if item.envelope is None:
-        return Outcome.SKIPPED if item.reason is None else Outcome.UNDECODABLE
+        return ReplayOutcome.SKIPPED if item.reason is None else ReplayOutcome.UNDECODABLE
     if bounds.takes is not None and not bounds.takes(item.envelope.type):
-        return Outcome.SKIPPED
+        return ReplayOutcome.SKIPPED
     if known is not None:
         return _of_row(item, known, bounds.began)
     record = item.record
     if record.offset >= bounds.live.get(record.partition, 0):
-        return Outcome.AHEAD
+        return ReplayOutcome.AHEAD
     # A record without a timestamp is as old as the floor at best.
-    return Outcome.FORGOTTEN if record.timestamp_ms < bounds.floor_ms else Outcome.MISSING
+    return ReplayOutcome.FORGOTTEN if record.timestamp_ms < bounds.floor_ms else ReplayOutcome.MISSING
 
 
-def _of_row(item: Item, known: Known, began: datetime | None) -> Outcome:
+def _of_row(item: Item, known: Known, began: datetime | None) -> ReplayOutcome:
     if known.fingerprint != item.fingerprint:
-        return Outcome.CONFLICTING
+        return ReplayOutcome.CONFLICTING
     if known.outcome == "PARKED":
-        return Outcome.PARKED
+        return ReplayOutcome.PARKED
     record = item.record
     own = known.place == (record.topic, record.partition, record.offset)
-    return Outcome.REPLAYED if own and began is not None and known.at >= began else Outcome.APPLIED
+    return (
+        ReplayOutcome.REPLAYED if own and began is not None and known.at >= began else ReplayOutcome.APPLIED
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,11 @@ class ReplayedEvent:
     event_id: str
     type: str
     key: str | None
-    outcome: Outcome
+    outcome: ReplayOutcome
     detail: str = ""
 
 
-def told(item: Item, outcome: Outcome) -> ReplayedEvent:
+def told(item: Item, outcome: ReplayOutcome) -> ReplayedEvent:
     """Return what a report says of an event; of an undecodable one why it is that."""
     record, envelope = item.record, item.envelope
     why = "" if envelope is not None or item.reason is None else f"{item.reason.code}: {item.reason.message}"

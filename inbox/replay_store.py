@@ -102,11 +102,23 @@ async def load(executor: Executor, replay_id: UUID) -> Progress | None:
     row = await executor.fetchrow(_Sql.load, replay_id)
     if row is None:
         return None
-    found = dict(row)
-    offsets = {name: _read(found.pop(name)) for name in ("begins", "ends", "live", "nexts")}
-    finished = found.pop("finished_at") is not None
-    counts, findings = json.loads(found.pop("counts")), json.loads(found.pop("findings"))
-    return Progress(id=replay_id, **offsets, **found, counts=counts, findings=findings, finished=finished)
+    return Progress(
+        id=replay_id,
+        consumer=row["consumer"],
+        topic=row["topic"],
+        apply=row["apply"],
+        begins=_read(row["begins"]),
+        ends=_read(row["ends"]),
+        live=_read(row["live"]),
+        floor=row["floor"],
+        nexts=_read(row["nexts"]),
+        started_at=row["started_at"],
+        counts=json.loads(row["counts"]),
+        unidentified=row["unidentified"],
+        findings=json.loads(row["findings"]),
+        report_bytes=row["report_bytes"],
+        finished=row["finished_at"] is not None,
+    )
 
 
 async def advance(executor: Executor, now: Progress) -> None:
