@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .consumers.app import Milepost
+    from .consumers.replay_plan import Offsets
+    from .consumers.replay_run import ReplayReport
     from .consumers.signalling import SignalRef
     from .inbox.consumer import Consumer
+    from .inbox.replay import ReplayedEvent, ReplayOutcome
     from .inbox.verify import HmacSignature, SignatureRefused, StandardWebhooks, Verifier
     from .inbox.webhook_model import WebhookRequest
     from .outbox.publish import publish, publish_sync
@@ -59,10 +62,14 @@ __all__ = [
     "Milepost",
     "MilepostError",
     "Node",
+    "Offsets",
     "Probe",
     "Probed",
     "Refused",
     "Repeat",
+    "ReplayOutcome",
+    "ReplayReport",
+    "ReplayedEvent",
     "Retry",
     "RunRef",
     "RunState",
@@ -114,10 +121,14 @@ _HOMES = {
     "Milepost": "consumers.app",
     "MilepostError": "schemas.errors",
     "Node": "sagas.nodes",
+    "Offsets": "consumers.replay_plan",
     "Probe": "schemas.options",
     "Probed": "sagas.nodes",
     "Refused": "schemas.errors",
     "Repeat": "schemas.options",
+    "ReplayOutcome": "inbox.replay",
+    "ReplayReport": "consumers.replay_run",
+    "ReplayedEvent": "inbox.replay",
     "Retry": "schemas.options",
     "RunRef": "sagas.context",
     "RunState": "schemas.states",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -26,6 +28,9 @@ from ..streams.database import Database
 from .answering import write_reply
 from .asgi import ASGIApp
 from .publishing import publish_in
+from .replay_plan import Offsets
+from .replay_run import ReplayReport
+from .replaying import replayer
 from .signalling import SignalRef, give_signal
 from .starting import start_run
 from .webhooks import Webhook, declare_webhook, no_tenant
@@ -238,6 +243,38 @@ class Milepost:
             DefinitionError: MP455 when it is declared twice or wrongly.
         """
         return declare_webhook(self, Webhook(self, provider, verify, event_id, to_event, tenant, max_body))
+
+    async def replay(
+        self,
+        consumer: str,
+        *,
+        topic: str,
+        since: datetime | Offsets,
+        until: datetime | Offsets | None = None,
+        apply: bool = False,
+        report: Path | None = None,
+        resume: UUID | None = None,
+    ) -> ReplayReport:
+        """Hold a slice of a topic against a consumer's inbox; its live group is neither joined nor moved.
+
+        Args:
+            consumer: Name of one of this service's consumers.
+            since: Where to begin: an instant, or the first offset to read by partition.
+            until: Where to end: an instant, or the first offset not to read by partition. Default: the topic's end;
+                with `apply`, how far the consumer has come.
+            apply: Pass what is missing through the inbox, with the consumer's handlers.
+            report: File for one line of JSON per event.
+            resume: An interrupted replay (`ReplayReport.id`) to go on with; its slice counts, not the given one.
+
+        Raises:
+            UsageError: MP490, MP491 for a consumer or slice that is none.
+            StateError: MP492, MP493 for what may not be applied; MP494, MP495 when it cannot go on.
+            ConnectError: MP496, MP502 when a server goes away; the replay can be resumed.
+        """
+        ready = replayer(self, await self._opened(), consumer, report=report)
+        if resume is not None:
+            return await ready.resume(resume)
+        return await ready.replay(topic=topic, since=since, until=until, apply=apply)
 
     async def close(self) -> None:
         """Close the pool that `transaction()` opened."""

@@ -1,0 +1,67 @@
+"""`service.replay`: a service's consumers, made ready for a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..inbox.consumer import Consumer
+from ..inbox.intake import Intake
+from ..inbox.store import InboxStore
+from ..schemas.errors import UsageError
+from ..streams.database import Database
+from .judging import judge_of
+from .publishing import publish_in
+from .replay import Replayer
+from .replay_run import Tell, tell_nobody
+from .signals import signal_consumer
+
+if TYPE_CHECKING:
+    from .app import Milepost
+
+
+def consumers_of(service: Milepost) -> Mapping[str, Consumer]:
+    """Return the consumers that a service can replay for, by name: its own, and that of its awaited events."""
+    signals = signal_consumer(service)
+    return service.consumers | ({signals.name: signals} if signals.topics else {})
+
+
+def replayer(
+    service: Milepost, database: Database, name: str, *, report: Path | None = None, tell: Tell = tell_nobody
+) -> Replayer:
+    """Return what replays for one of a service's consumers.
+
+    Args:
+        database: Open.
+
+    Raises:
+        UsageError: MP490 when the service has no such consumer.
+    """
+    known = consumers_of(service)
+    if name not in known:
+        raise UsageError(
+            "MP490",
+            f"replay: service {service.name} has no consumer {name}. It has: {', '.join(sorted(known)) or 'none'}.",
+        )
+
+    def intake(consumer: Consumer, store: InboxStore) -> Intake:
+        return Intake(
+            consumer,
+            database,
+            publish_in,
+            clock=service.clock,
+            dice=service.randomness,
+            judge=judge_of(service),
+            store=store,
+        )
+
+    return Replayer(
+        database=database,
+        ids=service.ids,
+        name=name,
+        consumer=known[name],
+        intake=intake,
+        tell=tell,
+        report=report,
+    )
