@@ -17,6 +17,7 @@ Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 U = TypeVar("U", bound=Upcaster)
 
 _TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
+_OF_A_CODEC = ("name", "secret", "reads_plain", "encode", "decode")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -212,6 +213,11 @@ def _check(cls: type[Event]) -> None:
         raise DefinitionError(
             "MP106",
             f"event {cls.__name__}: topic={spec.topic!r} is not a Kafka topic name (letters, digits, '.', '_', '-').",
+        )
+    if isinstance(spec.codec, type) or not all(hasattr(spec.codec, name) for name in _OF_A_CODEC):
+        raise DefinitionError(
+            "MP106",
+            f"event {cls.__name__}: codec={spec.codec!r} is no codec. Pass one, such as codec=AesGcm().",
         )
     if spec.version < 1:
         raise DefinitionError("MP106", f"event {cls.__name__}: version={spec.version} must be 1 or more.")

@@ -43,8 +43,11 @@ async def run_in(tx: AnyTx, call: str) -> Run:
     if isinstance(found, Session | scoped_session | Connection) or _is_sync(found):
         raise _other_kind(call, type(found), "publish_sync", "does not await")
     if _is_async(found):
+        run = on_psycopg(found)
+        if _is_busy(found):
+            await run(Sql.begin_now, ())
         _require_open(found, call)
-        return on_psycopg(found)
+        return run
     if isinstance(found, AsyncSession | AsyncConnection):
         connection = await open_connection(found, call)
         driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -66,8 +69,11 @@ def run_sync_in(tx: SyncTx, call: str) -> RunSync:
     """
     found: Any = tx() if isinstance(tx, scoped_session) else tx
     if _is_sync(found):
+        run = on_psycopg_sync(found)
+        if _is_busy(found):
+            run(Sql.begin_now, ())
         _require_open(found, call)
-        return on_psycopg_sync(found)
+        return run
     if isinstance(found, Session | Connection):
         return _of_sqlalchemy(found, call)
     if isinstance(found, AsyncSession | AsyncConnection | asyncpg.Connection) or _is_async(found):
@@ -141,6 +147,12 @@ def _is_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
     """
     status = connection.info.transaction_status
     return status in {status.INTRANS, status.INERROR, status.UNKNOWN}
+
+
+def _is_busy(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Tell whether statements are still on their way, in a pipeline: only the answer to one says where they lead."""
+    status = connection.info.transaction_status
+    return status == status.ACTIVE
 
 
 def _require_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], call: str) -> None:

@@ -44,5 +44,3 @@ async def ship(ctx: Ctx) -> Parcel:
 
 @other.step(repeat=Repeat.SAFE)
 async def elsewhere(ctx: Context[Other]) -> None: ...
-
-
