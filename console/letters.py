@@ -20,11 +20,16 @@ _WAITING = {
 _STAYING = {
     "TOO_LARGE": "the record is larger than topic {topic} takes",
     "KEY_HELD": "an earlier event of the key is held, topic {topic}",
+    "KEY_MISSING": "topic {topic} is compacted and takes no event without a key",
+    "REFUSED": "the broker refuses the record, topic {topic}",
+    "ROW_INVALID": "the outbox row's headers are no JSON object, topic {topic}",
 }
-_STAY_FIX = (
-    "These do not go by themselves. Raise the topic's max.message.bytes for those to come; the bytes of these "
-    "are in milepost.dead_letter, so that what still matters can be published anew, smaller."
-)
+_STAY_FIX = {
+    "TOO_LARGE": "Raise the topic's max.message.bytes, then `milepost outbox unpark NUMBER --reason …`.",
+    "KEY_HELD": "They follow in order once the event before them is unparked or ignored.",
+    "ROW_INVALID": "They cannot be sent as they are; publish them anew and `milepost dead ignore` these.",
+}
+_MEND = "Mend the cause, then `milepost outbox unpark NUMBER --reason …`, or `milepost dead ignore` them."
 
 
 def judge_letters(groups: Sequence[Group]) -> Iterator[Check]:
@@ -51,7 +56,7 @@ def judge_unsent(unsent: Sequence[Unsent]) -> Iterator[Check]:
         if letters.code in _WAITING:
             yield Check("unsent", "error", text, "MP633", _WAITING[letters.code][1])
         else:
-            yield Check("unsent", "error", text, "MP634", _STAY_FIX)
+            yield Check("unsent", "error", text, "MP634", _STAY_FIX.get(letters.code, _MEND))
 
 
 def why(letters: Unsent) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from ..schemas.errors import MilepostError
-from . import record_commands, run_commands
+from . import outbox_commands, record_commands, run_commands
 from .options import Globals, given, hoist, print_help
 from .output import Output, ReaderGone
 from .problems import DONE, USAGE, as_problem, exit_status
@@ -42,6 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(run_commands.commands, name="runs")
+app.add_typer(outbox_commands.commands, name="outbox")
 app.add_typer(record_commands.signals, name="signals")
 
 
@@ -63,6 +64,7 @@ def version() -> str:
 @app.callback(invoke_without_command=True)
 def entry(
     context: typer.Context,
+    *,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line. May also stand after the command.")
     ] = False,
@@ -77,11 +79,15 @@ def entry(
             help="Application; else MILEPOST_APP, else \\[tool.milepost] app in ./pyproject.toml.",
         ),
     ] = None,
+    acting: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Who acts, for the audit; else MILEPOST_AS.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Change what was counted without asking.")] = False,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Keep the global options for the command."""
     out = Output(as_json=as_json)
-    context.obj = Globals(out, database, app_name)
+    context.obj = Globals(out, database, app_name, acting, yes)
     if show_version:
         out.item(version=version())
         out.say(f"milepost {version()}")
@@ -175,14 +181,6 @@ def graph_command(
         draw_states(given(context))
     else:
         draw_flow(given(context), saga)
-
-
-@app.command("outbox")
-def outbox_command(context: typer.Context) -> None:
-    """Show how far the relay is behind."""
-    from .outbox import show_outbox
-
-    asyncio.run(show_outbox(given(context)))
 
 
 @app.command("doctor")

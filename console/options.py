@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +13,8 @@ import typer
 from ..schemas.errors import UsageError
 from .output import Output
 
-_FLAGS = frozenset({"--json"})
-_VALUES = frozenset({"--database", "--app"})
+_FLAGS = frozenset({"--json", "--yes"})
+_VALUES = frozenset({"--database", "--app", "--as"})
 
 
 def hoist(words: Sequence[str]) -> list[str]:
@@ -47,11 +49,33 @@ class Globals:
     Attributes:
         database: --database, if given.
         app: --app, if given.
+        acting: --as, if given.
+        yes: --yes: change what was counted without asking.
     """
 
     out: Output
     database: str | None = None
     app: str | None = None
+    acting: str | None = None
+    yes: bool = False
+
+    def by(self) -> str:
+        """Return who acts, for the audit: --as, else MILEPOST_AS, else the user of this machine."""
+        return self.acting or os.environ.get("MILEPOST_AS") or getpass.getuser()
+
+    def confirm(self, question: str) -> None:
+        """Ask a person before something is changed; --yes answers.
+
+        Raises:
+            UsageError: MP426 when nobody can be asked.
+            typer.Exit: The answer was no.
+        """
+        if self.yes:
+            return
+        if self.out.as_json or not sys.stdin.isatty():
+            raise UsageError("MP426", f"{question} Nobody can be asked here: say --yes. Nothing was changed.")
+        if not typer.confirm(question, err=True):
+            raise typer.Exit
 
     def database_url(self) -> str:
         """Return the database as asyncpg takes it.

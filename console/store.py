@@ -101,6 +101,40 @@ async def reading(database_url: str) -> AsyncGenerator[Store]:
         await connection.close(timeout=5.0)
 
 
+@asynccontextmanager
+async def changing(database_url: str) -> AsyncGenerator[asyncpg.Connection[Any]]:
+    """Connect for a change; the block makes its own transactions.
+
+    Args:
+        database_url: PostgreSQL, as postgresql://….
+
+    Raises:
+        ConnectError: MP501 when the server cannot be reached.
+        StateError: MP607 when the database has no Milepost schema, MP608 when it lets this user not.
+    """
+    try:
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(
+            database_url, timeout=CONNECT_TIMEOUT, statement_cache_size=0
+        )
+    except (*CANNOT_CONNECT, ValueError) as error:
+        raise cannot_reach(database_url, error) from error
+    try:
+        yield connection
+    except (
+        asyncpg.UndefinedTableError,
+        asyncpg.InvalidSchemaNameError,
+        asyncpg.UndefinedFunctionError,
+    ) as error:
+        raise no_schema(str(error)) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise StateError(
+            "MP608",
+            f"the database refuses this: {error}. Connect as a member of the role milepost_runtime.",
+        ) from error
+    finally:
+        await connection.close(timeout=5.0)
+
+
 def no_schema(reason: str) -> StateError:
     """Make the error that says that the database has not been migrated."""
     return StateError("MP607", f"this database has no Milepost schema ({reason}). Run `milepost migrate`.")
