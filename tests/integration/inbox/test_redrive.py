@@ -1,0 +1,408 @@
+"""Letters handled once more: the effect once, every outcome said, whoever dies or asks twice in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from milepost.consumers.retention import Retention
+from milepost.inbox.consumer import Consumer
+from milepost.schemas.errors import StateError
+from milepost.schemas.ids import SystemClock
+from milepost.schemas.options import Retry
+from milepost.schemas.settings import Settings
+from milepost.schemas.transaction import Transaction
+from milepost.streams.database import Database
+from milepost.streams.lifecycle import Stop
+from pydantic import PostgresDsn
+
+from tests.support.inbox import (
+    IDS,
+    Effects,
+    Paid,
+    consumer_of,
+    headers,
+    intake_of,
+    opened,
+    record,
+)
+from tests.support.letters import (
+    ONCE,
+    Broken,
+    drained,
+    ignore,
+    keyed,
+    redrive,
+    redriver_of,
+    states,
+)
+from tests.support.waiting import until
+
+AUDIT = "SELECT actor, act, reason, before->>'status', after->>'status' FROM milepost.audit ORDER BY id"
+FAILURES = "SELECT attempts, code, message FROM milepost.letter_failure ORDER BY attempts"
+LETTER = "SELECT * FROM milepost.dead_letter WHERE n = $1"
+INBOX = "SELECT outcome FROM milepost.inbox"
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    async with opened(database_url) as database:
+        yield database
+
+
+@pytest.fixture
+def effects(database: Database) -> Effects:
+    return Effects(database.pool)
+
+
+@pytest.fixture
+def broken(effects: Effects) -> Broken:
+    return Broken(effects)
+
+
+@pytest.fixture
+def consumer(broken: Broken) -> Consumer:
+    return consumer_of("c", "t", broken.apply, retry=ONCE)
+
+
+async def test_a_mended_handler_applies_the_letter_once_and_again_is_a_reported_no_op(
+    database: Database, broken: Broken, consumer: Consumer
+) -> None:
+    """Redriven twice, and then redelivered: one effect, and each request says what became of it."""
+    broken.orders = {"o-0"}
+    bad = record(0)
+    intake, redriver = intake_of(consumer, database), redriver_of(consumer, database)
+    await intake.handle([bad])
+    assert (await redrive(database, 1)).outcome == "ASKED"
+    again = await redrive(database, 1, by="bob")
+    assert (again.outcome, "asked for by ann" in again.text) == ("NOOP", True)
+    await drained(redriver)
+    first = await broken.effects.rows(LETTER, 1)
+    assert (first[0]["status"], first[0]["code"], first[0]["attempts"]) == ("OPEN", "HANDLER_FAILED", 2)
+    broken.orders = set()
+    await redrive(database, 1)
+    await drained(redriver)
+    assert await broken.effects.orders() == ["o-0"]
+    done = await redrive(database, 1)
+    assert (done.outcome, done.text[:23]) == ("NOOP", "already RESOLVED by ann")
+    assert (await ignore(database, 1)).outcome == "NOOP"
+    await drained(redriver)
+    await intake.handle([bad])
+    assert await broken.effects.orders() == ["o-0"]
+    assert await states(database) == [("RESOLVED", "HANDLER_FAILED")]
+    assert intake.counts.duplicates == 1
+    assert (redriver.counts.resolved, redriver.counts.failed) == (1, 1)
+
+
+async def test_every_failure_and_every_request_is_kept(
+    database: Database, broken: Broken, consumer: Consumer
+) -> None:
+    broken.orders = {"o-0"}
+    await intake_of(consumer, database).handle([record(0)])
+    redriver = redriver_of(consumer, database)
+    for _ in range(2):
+        await redrive(database, 1)
+        await drained(redriver)
+    broken.orders = set()
+    await redrive(database, 1)
+    await drained(redriver)
+    failures = [tuple(row) for row in await broken.effects.rows(FAILURES)]
+    assert failures == [(n, "HANDLER_FAILED", "ValueError: o-0 is broken") for n in (1, 2)]
+    (letter,) = await broken.effects.rows(LETTER, 1)
+    assert letter["attempts"] == 3 and letter["first_failed_at"] < letter["last_failed_at"]
+    assert letter["resolved_at"] is not None and letter["resolved_by"] == "ann"
+    asked = ("ann", "letter.redrive", "mended", "OPEN", "RETRY_PENDING")
+    failed = ("system", "letter.failed", "ValueError: o-0 is broken", "RETRY_PENDING", "OPEN")
+    done = ("system", "letter.resolved", "handled once more", "RETRY_PENDING", "RESOLVED")
+    rows = [tuple(row) for row in await broken.effects.rows(AUDIT)]
+    assert rows == [asked, failed, asked, failed, asked, done]
+
+
+async def test_an_ignored_letter_is_never_applied(
+    database: Database, broken: Broken, consumer: Consumer
+) -> None:
+    broken.orders = {"o-0"}
+    intake = intake_of(consumer, database)
+    await intake.handle([record(0)])
+    broken.orders = set()
+    assert (await ignore(database, 1)).outcome == "IGNORED"
+    assert "already IGNORED" in (await redrive(database, 1)).text
+    await drained(redriver_of(consumer, database))
+    assert await broken.effects.orders() == []
+    assert await broken.effects.value("SELECT resolved_by FROM milepost.dead_letter") == "ann"
+
+
+async def test_letters_of_a_consumer_go_in_order_and_two_redrivers_apply_each_once(
+    database: Database, broken: Broken, consumer: Consumer
+) -> None:
+    orders = [f"o-{n}" for n in range(12)]
+    broken.orders = set(orders)
+    await intake_of(consumer, database).handle([record(n) for n in range(12)])
+    broken.orders = set()
+    for n in (*range(7, 13), *range(1, 7)):
+        await redrive(database, n)
+    two = [redriver_of(consumer, database) for _ in range(2)]
+    stop = Stop(SystemClock(), timedelta(seconds=5))
+    tasks = [asyncio.create_task(one.run(stop)) for one in two]
+    await until(
+        lambda: broken.effects.value("SELECT bool_and(status = 'RESOLVED') FROM milepost.dead_letter"),
+        within=30,
+    )
+    stop.ask()
+    await asyncio.gather(*tasks)
+    assert await broken.effects.orders() == orders
+    assert sum(one.counts.resolved for one in two) == 12
+    assert all(one.health().ok for one in two)
+
+
+@pytest.mark.parametrize("body", [{"order": 7}, {"other": 1}])
+async def test_a_body_that_the_mended_class_takes_is_applied(
+    database: Database, effects: Effects, body: dict[str, object]
+) -> None:
+    class Wider(Paid, type="test.paid", version=1, topic="t", key="order"):
+        order: str | int = "none"  # type: ignore[assignment]
+
+    async def handle(event: Wider, tx: Transaction) -> None:
+        await effects.apply(replace_order(event), tx)
+
+    def replace_order(event: Wider) -> Paid:
+        return Paid(order=str(event.order))
+
+    await intake_of(consumer_of("c", "t", effects.apply), database).handle([record(0, body=body)])
+    assert await states(database) == [("OPEN", "INVALID_BODY")]
+    await redrive(database, 1)
+    await drained(redriver_of(consumer_of("c", "t", effects.apply), database))
+    assert await states(database) == [("OPEN", "INVALID_BODY")], "the old class still refuses it"
+    wider = Consumer("c")
+    wider.on(Wider)(handle)
+    await redrive(database, 1)
+    await drained(redriver_of(wider, database))
+    assert await states(database) == [("RESOLVED", "INVALID_BODY")]
+    assert await effects.orders() == [str(body.get("order", "none"))]
+
+
+@pytest.mark.parametrize("code", ["BAD_HEADER", "TOO_OLD", "EVENT_ID_REUSED"])
+async def test_what_can_never_be_applied_is_refused_with_the_reason(
+    database: Database, broken: Broken, consumer: Consumer, code: str
+) -> None:
+    event_id = IDS.new()
+    good = record(0, event_id=event_id, body={"order": "o"})
+    letters = {
+        "BAD_HEADER": replace(record(1), headers=[("ce_type", b"\xff")]),
+        "TOO_OLD": record(1, at_ms=1_000_000),
+        "EVENT_ID_REUSED": record(1, event_id=event_id, body={"order": "other"}),
+    }
+    await intake_of(consumer, database).handle([good, letters[code]])
+    with pytest.raises(StateError, match=f"MP441 letter 1 .{code}. cannot be redriven") as raised:
+        await redrive(database, 1)
+    assert "ignore this letter" in raised.value.text
+    assert await states(database) == [("OPEN", code)]
+    assert await broken.effects.value("SELECT count(*) FROM milepost.audit") == 0
+    assert (await ignore(database, 1)).outcome == "IGNORED"
+    assert await broken.effects.orders() == ["o"]
+
+
+async def test_a_letter_that_does_not_exist_is_named(database: Database) -> None:
+    for act in (redrive, ignore):
+        with pytest.raises(StateError, match="MP440 letter 77: there is no such letter"):
+            await act(database, 77)
+
+
+async def test_trouble_underneath_leaves_the_letter_asked_for(
+    database: Database, broken: Broken, effects: Effects
+) -> None:
+    troubles: list[Exception] = [asyncpg.DeadlockDetectedError("x"), asyncpg.AdminShutdownError("y")]
+
+    async def handle(event: Paid, tx: Transaction) -> None:
+        await broken.apply(event, tx)
+        if troubles:
+            raise troubles.pop(0)
+
+    broken.orders = {"o-0"}
+    consumer = consumer_of("c", "t", handle, retry=ONCE)
+    await intake_of(consumer, database).handle([record(0)])
+    broken.orders = set()
+    redriver = redriver_of(consumer, database)
+    await redrive(database, 1)
+    for _ in range(2):
+        with pytest.raises(asyncpg.PostgresError):
+            await redriver.once()
+        assert await states(database) == [("RETRY_PENDING", "HANDLER_FAILED")]
+    await drained(redriver)
+    assert await effects.orders() == ["o-0"]
+    assert await effects.value("SELECT attempts FROM milepost.dead_letter") == 1
+
+
+async def test_a_letter_that_keeps_meeting_trouble_is_opened_again(
+    database: Database, effects: Effects
+) -> None:
+    async def handle(event: Paid, tx: Transaction) -> None:
+        if tx.envelope.delivery > 1:
+            raise asyncpg.DeadlockDetectedError("every time")
+        raise ValueError("first")
+
+    consumer = consumer_of("c", "t", handle, retry=ONCE)
+    await intake_of(consumer, database).handle([record(0)])
+    await redrive(database, 1)
+    redriver = redriver_of(consumer, database)
+    for _ in range(4):
+        with pytest.raises(asyncpg.DeadlockDetectedError):
+            await redriver.once()
+    await redriver.once()
+    assert await states(database) == [("OPEN", "HANDLER_FAILED")]
+    assert "every time" in await effects.value("SELECT message FROM milepost.dead_letter")
+
+
+async def test_a_redrive_that_kills_its_process_is_given_up_in_the_end(
+    database: Database, broken: Broken, effects: Effects
+) -> None:
+    class Died(BaseException):
+        pass
+
+    async def handle(event: Paid, tx: Transaction) -> None:
+        await broken.apply(event, tx)
+        if not broken.orders:
+            raise Died
+
+    broken.orders = {"o-0"}
+    consumer = consumer_of("c", "t", handle, retry=ONCE)
+    await intake_of(consumer, database).handle([record(0)])
+    broken.orders = set()
+    await redrive(database, 1)
+    for _ in range(3):
+        with pytest.raises(Died):
+            await redriver_of(consumer, database).once()
+    await drained(redriver_of(consumer, database))
+    assert await states(database) == [("OPEN", "PROCESS_DIED")]
+    assert await effects.orders() == []
+    assert [row["code"] for row in await effects.rows(FAILURES)] == ["HANDLER_FAILED"]
+
+
+async def test_a_handler_that_ends_its_transaction_is_not_taken_for_done(
+    database: Database, broken: Broken, effects: Effects
+) -> None:
+    async def handle(event: Paid, tx: Transaction) -> None:
+        await broken.apply(event, tx)
+        await tx.connection.execute("COMMIT")
+
+    broken.orders = {"o-0"}
+    consumer = consumer_of("c", "t", handle, retry=ONCE)
+    await intake_of(consumer, database).handle([record(0)])
+    broken.orders = set()
+    await redrive(database, 1)
+    await drained(redriver_of(consumer, database))
+    assert await states(database) == [("OPEN", "HANDLER_FAILED")]
+    assert "MP332" in await effects.value("SELECT message FROM milepost.dead_letter")
+    assert await effects.value(INBOX) == "PARKED"
+
+
+async def test_a_stop_lets_the_handler_finish_or_calls_the_try_off(
+    database: Database, broken: Broken, effects: Effects
+) -> None:
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    async def handle(event: Paid, tx: Transaction) -> None:
+        await broken.apply(event, tx)
+        entered.set()
+        await gate.wait()
+
+    broken.orders = {"o-0"}
+    consumer = consumer_of("c", "t", handle, retry=ONCE)
+    await intake_of(consumer, database).handle([record(0)])
+    broken.orders = set()
+    await redrive(database, 1)
+    for grace in (0.05, 30.0):
+        entered.clear()
+        stop = Stop(SystemClock(), timedelta(seconds=grace))
+        running = asyncio.create_task(redriver_of(consumer, database).run(stop))
+        await entered.wait()
+        stop.ask()
+        if grace > 1:
+            gate.set()
+        await asyncio.wait_for(running, 20)
+        tries = await effects.value("SELECT tries FROM milepost.dead_letter")
+        assert (await effects.orders(), tries) == (([], 0) if grace < 1 else (["o-0"], 1))
+    assert await states(database) == [("RESOLVED", "HANDLER_FAILED")]
+
+
+async def test_an_open_letter_outlives_the_inboxs_retention_and_runs_once(
+    database_url: str, database: Database, broken: Broken
+) -> None:
+    """Purged to the day: the applied event's copy is too old to run, the parked one is remembered and runs once."""
+    three_days_ago = int((SystemClock().now() - timedelta(days=3)).timestamp() * 1000)
+    broken.orders = {"o-1"}
+    records = [record(n, at_ms=three_days_ago) for n in range(2)]
+    consumer = consumer_of("c", "t", broken.apply, retry=ONCE)
+    await intake_of(consumer, database).handle(records)
+    await database.pool.execute("UPDATE milepost.inbox SET at = at - interval '9 days'")
+    short = Database(Settings(database_url=PostgresDsn(database_url), keep_inbox=timedelta(days=1)))
+    await short.open()
+    try:
+        await Retention(short).tidy(Stop(SystemClock(), timedelta(seconds=1)))
+        assert [row["outcome"] for row in await broken.effects.rows(INBOX)] == ["PARKED"]
+        broken.orders = set()
+        await intake_of(consumer, short).handle(records)
+        assert await broken.effects.orders() == ["o-0"], "outside the window a late copy is not applied"
+        await redrive(short, 1)
+        await drained(redriver_of(consumer, short))
+        assert await broken.effects.orders() == ["o-0", "o-1"]
+        await intake_of(consumer, short).handle(records)
+    finally:
+        await short.close()
+    assert await broken.effects.orders() == ["o-0", "o-1"]
+    assert await states(database) == [("RESOLVED", "HANDLER_FAILED"), ("OPEN", "TOO_OLD")]
+
+
+async def test_a_letter_whose_inbox_row_is_gone_is_flagged_and_not_applied(
+    database: Database, broken: Broken, consumer: Consumer
+) -> None:
+    broken.orders = {"o-0"}
+    await intake_of(consumer, database).handle([record(0)])
+    broken.orders = set()
+    await database.pool.execute("DELETE FROM milepost.inbox")
+    await redrive(database, 1)
+    await drained(redriver_of(consumer, database))
+    assert await broken.effects.orders() == []
+    assert await states(database) == [("OPEN", "INBOX_ROW_GONE")]
+    with pytest.raises(StateError, match="MP441"):
+        await redrive(database, 1)
+
+
+async def test_the_same_id_of_another_source_or_tenant_is_another_event(
+    database: Database, broken: Broken, consumer: Consumer
+) -> None:
+    """An id that is unique by itself (UUID version 7) says the same whoever sends it; any other counts per sender."""
+    names = [{}, {"ce_tenant": "b"}, {"ce_source": "/other"}, {}]
+    records = [
+        replace(keyed(n, b"a", body={"order": f"o-{n}"}), headers=headers("7", **more))
+        for n, more in enumerate(names)
+    ]
+    await intake_of(consumer, database).handle(records)
+    assert await broken.effects.orders() == ["o-0", "o-1", "o-2"]
+    assert await states(database) == [("OPEN", "EVENT_ID_REUSED")]
+
+
+async def test_a_letter_that_only_waited_is_tried_as_often_as_an_event(
+    database: Database, broken: Broken, effects: Effects
+) -> None:
+    retry = Retry(attempts=3, first=timedelta(milliseconds=1))
+    failures = ["o-1", "o-1"]
+
+    async def handle(event: Paid, tx: Transaction) -> None:
+        await broken.apply(event, tx)
+        if event.order in failures:
+            failures.remove(event.order)
+            raise ValueError("for a moment")
+
+    broken.orders = {"o-0"}
+    consumer = consumer_of("c", "t", handle, retry=retry, hold_key=True)
+    await intake_of(consumer, database).handle([keyed(0, b"a"), keyed(1, b"a")])
+    broken.orders = set()
+    await redrive(database, 1)
+    await drained(redriver_of(consumer, database))
+    assert await effects.orders() == ["o-0", "o-1"]
+    assert await states(database) == [("RESOLVED", "HANDLER_FAILED"), ("RESOLVED", "KEY_HELD")]
