@@ -225,8 +225,10 @@ class Milepost:
     ) -> ASGIApp:
         """Take a provider's webhooks: verified, stored, answered with 200, and turned into an event later.
 
-        Mount what it returns: `api.mount("/hooks/carrier", service.webhook("carrier", ...))`. Declare it in the
-        application's own module: the work is done by `milepost serve` with the role signals, which has to know it.
+        It is an ASGI app: `api.routes.append(Route("/hooks/carrier", service.webhook("carrier", ...)))` with Starlette's
+        Route, or `api.mount`; a mount answers its path without a slash at the end by a redirect, which providers do not
+        follow. Declare it in the application's own module: the work is done by `milepost serve` with the role signals,
+        which has to know it.
 
         Args:
             provider: Its name here; with tenant and event id it makes a webhook unique.

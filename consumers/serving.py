@@ -78,6 +78,7 @@ async def serve(
     finally:
         await database.close()
         await keeper.close()
+        await service.close()
         if service.engine is not None:
             await service.engine.dispose()
         await asyncio.to_thread(flush)
