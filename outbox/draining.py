@@ -157,7 +157,7 @@ class Draining:
     async def _encode(
         self, producer: Producer, rows: Sequence[Row], routing: Routing, *, draining: str | None = None
     ) -> Encoded:
-        encoder = Encoder(producer.new_batch, producer.partitions, routing, draining=draining)
+        encoder = Encoder(producer.partitions, routing, draining=draining)
         return await encoder.encode(rows, self._timestamp())
 
     async def _send(self, producer: Producer, encoded: Encoded, settle: Settle) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import struct
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias
-
-from aiokafka.partitioner import DefaultPartitioner
-from pydantic_core import from_json, to_json
+from typing import TypeAlias
 
 from .position import Row
-from .routing import LATER_ROOM, Parked, Routing, record_size
+from .records import Batch, headers_of, size_alone, sized
+from .routing import LATER_ROOM, Parked, Routing
 
 TopicPartition: TypeAlias = tuple[str, int]
-Headers: TypeAlias = list[tuple[str, bytes]]
 
 #: Kafka's default message.max.bytes is 1,048,588 for a whole batch; batches stay below it.
 BATCH_BYTES = 1_000_000
@@ -24,89 +22,30 @@ _SLICE = 250
 
 _INVALID = "the row's headers are no JSON object"
 _KEYLESS = "the topic is compacted and takes no record without a key"
-
-_partitioner = DefaultPartitioner()
-
-
-@lru_cache(maxsize=65_536)
-def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key as a plain send chooses it: murmur2 as in the Java client."""
-    found: int = _partitioner(key, range(partitions), ())
-    return found
+_NO_KEY = sized(None)
 
 
-def headers_of(text: str) -> Headers:
-    """Return a row's headers, given as jsonb prints them: shorter names first, ", " and ": " between.
+def murmur2(data: bytes) -> int:
+    """Return MurmurHash2 as the Java client has it; four bytes in one go, twice as fast as aiokafka's.
 
-    What rows have in common is read once. Their own are cut out: id, time and trace; where no backslash is in the
-    text every quote begins or ends a name or a value, so that nothing else can be taken for one of them. Reading all
-    of it as JSON takes nearly twice the time, a sixth of the relay's.
+    Source: https://github.com/apache/kafka, org.apache.kafka.common.utils.Utils.murmur2
     """
-    if text.startswith('{"ce_id": "') and "\\" not in text:
-        id_ends = text.find('"', 11)
-        time_ends = text.find('"', id_ends + 15)
-        trace = text.find('"traceparent": "', time_ends)
-        if text.startswith('", "ce_time": "', id_ends) and trace > 0:
-            trace_ends = text.find('"', trace + 16)
-            return [
-                ("ce_id", text[11:id_ends].encode()),
-                ("ce_time", text[id_ends + 15 : time_ends].encode()),
-                *_read(text[time_ends + 3 : trace - 2]),
-                ("traceparent", text[trace + 16 : trace_ends].encode()),
-                *_read(text[trace_ends + 3 : -1]),
-            ]
-    return [(name, _bytes(value)) for name, value in from_json(text).items()]
+    whole = len(data) >> 2
+    found = 0x9747B28C ^ len(data)
+    for word in struct.unpack_from(f"<{whole}I", data):
+        mixed = word * 0x5BD1E995 & 0xFFFFFFFF
+        found = (found * 0x5BD1E995 & 0xFFFFFFFF) ^ ((mixed ^ mixed >> 24) * 0x5BD1E995 & 0xFFFFFFFF)
+    if rest := data[whole << 2 :]:
+        found = (found ^ int.from_bytes(rest, "little")) * 0x5BD1E995 & 0xFFFFFFFF
+    found = (found ^ found >> 13) * 0x5BD1E995 & 0xFFFFFFFF
+    return found ^ found >> 15
 
 
-@lru_cache(maxsize=4096)
-def _read(inside: str) -> Headers:
-    return [(name, _bytes(value)) for name, value in from_json(f"{{{inside}}}").items()]
-
-
-def _bytes(value: Any) -> bytes:
-    """Return a header's value; publish writes texts only, what else SQL may have written goes as JSON."""
-    return value.encode() if isinstance(value, str) else to_json(value)
-
-
-class Batch:
-    """Records of one partition, and the rows they came from.
-
-    aiokafka's own append costs as much again as the builder beneath it, which is used here directly; `seal` then
-    tells aiokafka how many records there are.
-
-    Attributes:
-        builder: aiokafka's batch.
-        seqs: Numbers of the rows in it, in order.
-    """
-
-    __slots__ = ("_append", "builder", "seqs")
-
-    def __init__(self, builder: Any) -> None:
-        self.builder = builder
-        self.seqs: list[int] = []
-        self._append = builder._builder.append
-
-    def add(
-        self,
-        seq: int,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-    ) -> bool:
-        """Append a record unless the batch is full; an empty batch takes its first whatever its size.
-
-        Returns:
-            False when it was full, and the record is not in it.
-        """
-        if self._append(len(self.seqs), timestamp, key, value, headers) is None:
-            return False
-        self.seqs.append(seq)
-        return True
-
-    def seal(self) -> None:
-        """Make it ready to be sent."""
-        self.builder._relative_offset = len(self.seqs)
+@lru_cache(maxsize=16_384)
+def place_of(key: str, partitions: int) -> tuple[int, bytes]:
+    """Return the partition of a key as a plain send chooses it, and the key as it stands in a record."""
+    data = key.encode()
+    return (murmur2(data) & 0x7FFFFFFF) % partitions, sized(data)
 
 
 @dataclass(slots=True)
@@ -121,24 +60,24 @@ class Encoder:
     """Turns rows into batches.
 
     Args:
-        new_batch: Makes an empty batch of the producer.
         partitions: Number of partitions by topic; grows as topics are looked up.
         routing: What is parked instead.
         draining: The topic whose hold is being worked off, if any: its rows are sent, not parked again.
+        batch_bytes: Largest batch, where a topic takes no less.
     """
 
     def __init__(
         self,
-        new_batch: Callable[[], Any],
         partitions: Mapping[str, int],
         routing: Routing,
         *,
         draining: str | None = None,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
-        self._new_batch = new_batch
         self._partitions = partitions
         self._routing = routing
         self._draining = draining
+        self._bytes = batch_bytes
         self._spread = 0
 
     async def encode(self, rows: Sequence[Row], timestamp: int, skip: Collection[int] = ()) -> Encoded:
@@ -152,9 +91,6 @@ class Encoder:
         for start in range(0, len(rows), _SLICE):
             self._slice(rows[start : start + _SLICE], timestamp, skip, encoded)
             await asyncio.sleep(0)
-        for chain in encoded.batches.values():
-            for batch in chain:
-                batch.seal()
         return encoded
 
     def _slice(self, rows: Sequence[Row], timestamp: int, skip: Collection[int], encoded: Encoded) -> None:
@@ -170,27 +106,30 @@ class Encoder:
                 encoded.parked.append(self._routing.put_aside(row, "ROW_INVALID", _INVALID))
                 careful = True
                 continue
-            key_bytes, size = None if key is None else key.encode(), 0
-            if careful or len(value or b"") + len(headers_text) + len(key or "") > BATCH_BYTES // 2:
-                size = record_size(key_bytes, value, headers)
+            size = 0
+            if careful or len(value or b"") + len(headers) + len(key or "") > BATCH_BYTES // 2:
+                size = size_alone(sized(None if key is None else key.encode()), value, headers)
                 parked = self._routing.refusal(row, size, self._draining)
                 if parked is not None:
                     encoded.parked.append(parked)
                     careful = True  # it may hold its key from here on
                     continue
-            if key_bytes is None:
-                if topic in self._routing.compacted:
-                    encoded.parked.append(self._routing.put_aside(row, "KEY_MISSING", _KEYLESS))
-                    continue
-                self._spread += 1
-                partition = self._spread % partitions[topic]
+            if key is not None:
+                partition, key_bytes = place_of(key, partitions[topic])
+            elif topic not in self._routing.compacted:
+                partition, key_bytes = self._without_key(partitions[topic]), _NO_KEY
             else:
-                partition = partition_of(key_bytes, partitions[topic])
+                encoded.parked.append(self._routing.put_aside(row, "KEY_MISSING", _KEYLESS))
+                continue
             chain = batches.setdefault((topic, partition), [])
             full = not chain or (careful and self._is_full(topic, chain[-1], seq, size))
-            if full or not chain[-1].add(seq, timestamp, key_bytes, value, headers):
-                chain.append(Batch(self._new_batch()))
-                chain[-1].add(seq, timestamp, key_bytes, value, headers)
+            if full or not chain[-1].add(seq, key_bytes, value, headers):
+                chain.append(Batch(timestamp, self._bytes))
+                chain[-1].add(seq, key_bytes, value, headers)
+
+    def _without_key(self, partitions: int) -> int:
+        self._spread += 1
+        return self._spread % partitions
 
     def _careful(self, rows: Sequence[Row]) -> bool:
         """Whether each of these rows has to be looked at; else only large ones are."""
@@ -206,4 +145,4 @@ class Encoder:
         if alone and (seq in alone or batch.seqs[-1] in alone):
             return True
         room = self._routing.room(topic)
-        return room is not None and batch.builder.size() + size + LATER_ROOM > room
+        return room is not None and batch.size() + size + LATER_ROOM > room

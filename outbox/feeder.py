@@ -93,7 +93,7 @@ class Feeder:
         self._reader = reader
         self._producer = producer
         self._routing = routing
-        self._encoder = Encoder(producer.new_batch, producer.partitions, routing)
+        self._encoder = Encoder(producer.partitions, routing)
         self._done = done
         self._idle_poll = idle_poll
         self._catalog = catalog

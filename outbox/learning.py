@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from aiokafka.errors import InvalidTimestampError, PolicyViolationError, UnknownError
 
 from .catalog import Catalog
-from .encode import Batch, TopicPartition
+from .encode import TopicPartition
 from .producer import SendFailed, is_denied, is_too_large
+from .records import Batch
 from .routing import Routing
 
 #: What a broker says of a record that it will not take; aiokafka has no name for INVALID_RECORD (87), such as one
@@ -48,7 +49,7 @@ class Learning:
         return learned, denied
 
     async def _too_large(self, where: TopicPartition, batch: Batch) -> None:
-        topic, size = where[0], batch.builder.size()
+        topic, size = where[0], batch.size()
         routing = self._routing
         await self._catalog.refresh([topic])
         limit = routing.limits.get(topic)

@@ -26,7 +26,8 @@ from aiokafka.errors import (
 from ..schemas.ids import Clock
 from ..streams.kafka import quiet_client
 from ..streams.kafka_client import KafkaAt, client_arguments
-from .encode import BATCH_BYTES, Batch, TopicPartition
+from .encode import BATCH_BYTES, TopicPartition
+from .records import Batch
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _OPEN_WITHIN = 5.0
@@ -95,10 +96,6 @@ class Producer:
             raise SendFailed(f"cannot be reached: {_words(error)}") from error
         if error is not None:
             raise error
-
-    def new_batch(self) -> Any:
-        """Return an empty batch."""
-        return self._producer.create_batch()
 
     async def look_up(self, topics: Collection[str]) -> dict[str, tuple[str, str]]:
         """Bring `partitions` up to date for topics.
@@ -182,9 +179,7 @@ class Producer:
             for (topic, partition), batch in batches.items():
                 if batch is not None:
                     async with asyncio.timeout(max(0.0, left())):
-                        acknowledged = await self._producer.send_batch(
-                            batch.builder, topic, partition=partition
-                        )
+                        acknowledged = await self._producer.send_batch(batch, topic, partition=partition)
                     waiting[acknowledged] = ((topic, partition), batch)
             while waiting:
                 if left() <= 0:

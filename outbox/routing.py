@@ -13,9 +13,6 @@ RECORD_BYTES = 50_000_000
 
 TOPIC_SCOPE, KEY_SCOPE = "relay:topic", "relay:key"
 
-#: Bytes of a batch's header, and of attributes and the two deltas of its first record:
-#: https://kafka.apache.org/documentation/#recordbatch
-_BATCH_OVERHEAD, _RECORD_OVERHEAD = 61, 3
 #: What the deltas and the length of a later record of a batch may take beyond those of the first.
 LATER_ROOM = 10
 
@@ -128,23 +125,3 @@ def hold_key(key: bytes) -> bytes:
     The same is done by milepost.hold_key() in SQL.
     """
     return sha256(key).digest() if len(key) > 1000 else key
-
-
-def record_size(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
-    """Return the size in bytes of a batch of this one record, which is what a topic's max.message.bytes is about.
-
-    Source: https://kafka.apache.org/documentation/#record
-    """
-    body = _RECORD_OVERHEAD + _sized(key) + _sized(value) + _varint(len(headers))
-    for name, text in headers:
-        body += _sized(name.encode()) + _sized(text)
-    return _BATCH_OVERHEAD + _varint(body) + body
-
-
-def _sized(data: bytes | None) -> int:
-    return 1 if data is None else _varint(len(data)) + len(data)
-
-
-def _varint(number: int) -> int:
-    """Return how many bytes a number takes, zigzag-encoded: it is doubled, and seven bits go into a byte."""
-    return max(1, ((number << 1).bit_length() + 6) // 7)

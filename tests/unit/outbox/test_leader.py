@@ -6,16 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from milepost.outbox import leader as leader_module
-from milepost.outbox.encode import Batch, Encoder, TopicPartition
+from milepost.outbox.encode import Encoder, TopicPartition
 from milepost.outbox.leader import Leader, Limits
 from milepost.outbox.lease import Lease
 from milepost.outbox.patience import Trouble
 from milepost.outbox.position import Page, Position, Row
+from milepost.outbox.records import Batch
 from milepost.outbox.store import Sql
 from milepost.schemas.ids import ManualClock, SystemRandomness
 from milepost.streams.lifecycle import Stop
@@ -80,9 +80,6 @@ class Producer:
 
     async def close(self) -> None:
         pass
-
-    def new_batch(self) -> Any:
-        return SimpleNamespace(_builder=SimpleNamespace(append=lambda *_: 1))
 
     async def look_up(self, topics: Collection[str]) -> dict[str, tuple[str, str]]:
         return {}
