@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..inbox.consumer import Consumer
 from ..inbox.intake import Intake
+from ..inbox.redrive import Redriver
 from ..outbox.relay import Relay
 from ..outbox.upkeep import Upkeep
 from ..schemas.errors import StartError
@@ -23,6 +24,7 @@ from ..streams.reader import GroupReader
 from ..streams.reader_lane import Handle
 from .calls import Tools
 from .clients import Clients, Crew
+from .dead_topic import dead_topics, reporter
 from .engine import Engine, changes_of
 from .judging import judge_of
 from .lease import Lease
@@ -120,7 +122,8 @@ class Assembly:
             for q in self.service.definitions.queues
             for topic in (work_topic, compensation_topic)
         ]
-        return [*lanes, runs_topic(name), timers_topic(name)] if len(self.service.definitions) else []
+        own = [*lanes, runs_topic(name), timers_topic(name)] if len(self.service.definitions) else []
+        return own + dead_topics(self.service)
 
     def event_topics(self) -> list[str]:
         """Return the topics of the events that this service reads."""
@@ -148,13 +151,30 @@ class Assembly:
 
     def _signals(self) -> list[Role]:
         consumer = signal_consumer(self.service)
-        parts: list[Role] = [self._intake("signals", consumer)] if consumer.topics else []
+        parts: list[Role] = self._reading({"signals": consumer}, "redrive signals")
         if self.service.webhooks:
             parts.append(WebhookWork(self.service, self.database.pool, lease=self.service.settings.lease))
         return parts
 
     def _consumers(self) -> list[Role]:
-        return [self._intake(f"consumer {c.name}", c) for c in self.service.consumers.values() if c.topics]
+        return self._reading({f"consumer {c.name}": c for c in self.service.consumers.values()}, "redrive")
+
+    def _reading(self, consumers: Mapping[str, Consumer], redrive: str) -> list[Role]:
+        """Return the readers of consumers, by name, and what handles their redriven letters."""
+        reading = {name: consumer for name, consumer in consumers.items() if consumer.topics}
+        if not reading:
+            return []
+        service = self.service
+        redriver = Redriver(
+            list(reading.values()),
+            self.database,
+            publish_in,
+            clock=service.clock,
+            ids=service.ids,
+            dice=service.randomness,
+            name=redrive,
+        )
+        return [*(self._intake(name, consumer) for name, consumer in reading.items()), redriver]
 
     def _intake(self, name: str, consumer: Consumer) -> Role:
         service = self.service
@@ -166,6 +186,7 @@ class Assembly:
             dice=service.randomness,
             unlimited=self.unlimited,
             judge=judge_of(service),
+            report=reporter(service, consumer.name),
         )
         return GroupReader(
             name=name,

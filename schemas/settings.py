@@ -83,6 +83,9 @@ class Settings(BaseSettings):
         keep_webhooks: How long a webhook is kept after it was processed or ignored; its event id is known so long.
         keep_replays: How long the progress of a replay is kept.
         redrive_within: Longest time in which a dead letter is redriven; the inbox remembers that much longer.
+        dead_letter_topic: Where copies of dead letters go, for other tools; {service} and {consumer} stand for names,
+            and nothing for no copies.
+        dead_letter_alarm: Age of an open dead letter at which `milepost doctor` calls it an error.
         create_topics: Create missing event topics too; internal topics are always created.
         pooler: "transaction" behind a transaction-mode pooler: no prepared statements.
         max_event_bytes: Largest body of an event, in bytes.
@@ -119,6 +122,8 @@ class Settings(BaseSettings):
     keep_webhooks: Duration = timedelta(days=90)
     keep_replays: Duration = timedelta(days=7)
     redrive_within: Duration = timedelta(days=14)
+    dead_letter_topic: str = "{service}.dead"
+    dead_letter_alarm: Duration = timedelta(hours=1)
     create_topics: bool = False
     pooler: Literal["none", "transaction"] = "none"
     max_event_bytes: int = Field(default=MAX_EVENT_BYTES, gt=0)
