@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -24,6 +24,7 @@ from ..streams.database import Database
 from . import model
 from .calling import call
 from .consumer import Consumer, PreparedConsumer
+from .counts import Counts
 from .failures import (
     HandlerFailed,
     Judge,
@@ -37,6 +38,7 @@ from .failures import (
 from .letters import Letters, Report
 from .memory import Memory
 from .model import Act, Item, Plan, Reason
+from .past import StoredPast
 from .pieces import delay, may_retry, split, suspected
 from .store import InboxStore, Partition
 
@@ -47,29 +49,14 @@ _ANSWER = 5.0
 PATIENCE = 5
 
 
-@dataclass(slots=True)
-class Counts:
-    """What an intake has done since it began.
-
-    Attributes:
-        unidentified: Events without an id, which got one from topic, partition and offset.
-    """
-
-    applied: int = 0
-    duplicates: int = 0
-    parked: int = 0
-    passed: int = 0
-    unidentified: int = 0
-
-
 class Intake:
-    """Applies records for a consumer; give `handle` and `positions` to a `GroupReader`.
+    """Applies records for a consumer; give `handle`, `positions` and `past` to a `GroupReader`.
 
     Args:
         consumer: Its handlers and options.
         database: Where inbox and effects are; its settings say how long the inbox remembers.
         publisher: What `Transaction.publish` calls; it finds the consumed event's envelope on the transaction.
-        clock: Wall time for the inbox's retention and for retries.
+        clock: Elapsed time; wall time is corrected to the database's.
         dice: Jitter of retries.
         unlimited: Topics that keep their records for good (see `Memory`).
         judge: Says of what a handler raised whether another try may help.
@@ -94,10 +81,10 @@ class Intake:
         self._consumer = consumer
         self._database = database
         self._publisher = publisher
-        self._clock = clock
         self._dice = dice or SystemRandomness()
         self._store = store or InboxStore(consumer.name)
         self._memory = Memory(self._store, database, clock, unlimited)
+        self.past = StoredPast(consumer.name, database, self._store, self._made_anew)
         self._judge = judge
         self._letters = Letters(consumer.name, hold_key=consumer.hold_key, report=report)
         self._suspects: dict[Partition, int] = {}
@@ -113,7 +100,12 @@ class Intake:
             self._trouble.pop(partition, None)
         stored = await self._store.positions(pool, partitions)
         self._memory.taken_over(partitions, stored)
+        self.past.found(partitions, stored)
         return stored
+
+    def _made_anew(self, partition: Partition) -> None:
+        self._memory.taken_over([partition], {})
+        self._suspects[partition] = -1
 
     async def handle(self, records: Sequence[Record]) -> None:
         """Apply records of one partition, in order; returning means that all of them are done for good.
@@ -152,9 +144,7 @@ class Intake:
             model.read(record, find, unknown=unknown, oldest_ms=oldest_ms, done_below=done_below)
             for record in records
         ]
-        self.counts.unidentified += sum(
-            item.envelope is not None and not item.envelope.identified for item in items
-        )
+        self.counts.read(items)
         return items
 
     async def _suspect(self, partition: Partition) -> int:
@@ -217,7 +207,7 @@ class Intake:
                 return
             judged = self._judge(cause)
             wait = delay(retry, attempts, self._dice.uniform(), judged.retry_after)
-            again = judged.again and may_retry(retry, attempts, first_at, self._clock.now(), wait)
+            again = judged.again and may_retry(retry, attempts, first_at, self._memory.now(), wait)
             # Who ends its transaction does so again, and what it has committed meanwhile would be there twice.
             if not again or ended_transaction(cause):
                 await self._park(item, _failure(item, cause, judged, attempts, first_at))
@@ -253,7 +243,7 @@ class Intake:
                     handled = True
                     await call(self._consumer.name, self._publisher, tx, item)
                 await self._letters.park(connection, plan.park, held)
-                await self._store.move_position(connection, items[-1].record)
+                await self.past.move(connection, items[-1].record)
                 if alone:
                     await self._store.end_attempt(connection, items[-1].record)
         except (HandlerFailed, Underneath) as failed:
@@ -267,7 +257,8 @@ class Intake:
             if at_commit(error):
                 raise Underneath(error) from error
             raise HandlerFailed from error
-        self._count(plan, items)
+        self.past.moved(items[-1].record)
+        self.counts.done(plan, items)
 
     async def _claim(self, connection: Any, items: Sequence[Item]) -> tuple[Plan, Collection[bytes]]:
         """Insert the inbox rows; return what is to be done, and which keys were found held."""
@@ -295,20 +286,15 @@ class Intake:
             if await self._store.insert(connection, [item], {item.id: "PARKED"}):
                 await self._letters.park(connection, [(item, reason)])
                 self.counts.parked += 1
-            await self._store.move_position(connection, item.record)
+            await self.past.move(connection, item.record)
             await self._store.end_attempt(connection, item.record)
+        self.past.moved(item.record)
 
     async def _hand_back(self, record: Record) -> None:
         """The grace time is over: what was begun is no unclean exit."""
         with suppress(Exception):
             async with asyncio.timeout(_HAND_BACK):
                 await self._store.hand_back(self._database.pool, record)
-
-    def _count(self, plan: Plan, items: Sequence[Item]) -> None:
-        self.counts.applied += len(plan.handle)
-        self.counts.parked += len(plan.park)
-        self.counts.duplicates += plan.duplicates
-        self.counts.passed += sum(item.act is Act.PASS for item in items)
 
 
 def _tried(item: Item, attempts: int) -> Item:

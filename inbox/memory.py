@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..schemas.ids import Clock
 from ..streams.database import Database
@@ -20,7 +20,7 @@ class Memory:
     Args:
         store: The consumer's inbox.
         database: Where it is; its settings say how long the inbox remembers.
-        clock: Wall time, and elapsed time.
+        clock: Elapsed time, and wall time between two looks at the database's.
         unlimited: Topics that keep their records for good: what is older than the inbox's memory counts there as
             applied when it was read before, and is applied when it was not.
     """
@@ -34,19 +34,25 @@ class Memory:
         self._unlimited = frozenset(unlimited)
         self._read_up_to: dict[Partition, int] = {}
         self._purged_below: datetime | None = None
+        self._ahead = timedelta(0)
         self._looked: float | None = None
 
     def taken_over(self, partitions: Sequence[Partition], stored: Mapping[Partition, int]) -> None:
         """Note how far partitions had been read when they were taken over."""
         self._read_up_to.update({partition: stored.get(partition, 0) for partition in partitions})
 
+    def now(self) -> datetime:
+        """Return the database's time, as far as this process knows it: its own clock may be minutes off."""
+        return self._clock.now() + self._ahead
+
     async def oldest_ms(self) -> float:
         """Return since when the inbox remembers, in milliseconds since 1970 (UTC)."""
         elapsed = self._clock.monotonic()
         if self._looked is None or elapsed - self._looked >= _EVERY:
-            self._purged_below = await self._store.purged_below(self._database.pool)
+            now, self._purged_below = await self._store.purged_below(self._database.pool)
+            self._ahead = now - self._clock.now()
             self._looked = elapsed
-        return model.oldest_kept(self._clock.now(), self._database.settings.keep_inbox, self._purged_below)
+        return model.oldest_kept(self.now(), self._database.settings.keep_inbox, self._purged_below)
 
     async def done_below(self, partition: Partition) -> int | None:
         """Return the offset below which all of a partition was read before; None where its topic forgets by itself."""

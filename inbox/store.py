@@ -136,10 +136,11 @@ class InboxStore:
         """Tell whether the database answers and takes writes."""
         return bool(await executor.fetchval(_Sql.answers))
 
-    async def purged_below(self, executor: Executor) -> datetime | None:
-        """Return up to when inbox rows have been removed; None when none were."""
-        found: datetime | None = await executor.fetchval(_Sql.purged_below)
-        return found
+    async def purged_below(self, executor: Executor) -> tuple[datetime, datetime | None]:
+        """Return the database's time, and up to when inbox rows have been removed; None when none were."""
+        row = await executor.fetchrow(_Sql.purged_below)
+        assert row is not None
+        return row["now"], row["purged_below"]
 
     async def fingerprints(self, executor: Executor, ids: Sequence[UUID]) -> dict[UUID, bytes]:
         """Return the fingerprints of those identities that have a row."""
@@ -148,11 +149,16 @@ class InboxStore:
         rows = await executor.fetch(_Sql.fingerprints, self._consumer, list(ids))
         return {row["event_id"]: row["fingerprint"] for row in rows}
 
-    async def move_position(self, executor: Executor, last: Record) -> None:
-        """Store that everything up to `last` is done; never moves back."""
-        await executor.execute(
+    async def move_position(self, executor: Executor, last: Record) -> int | None:
+        """Store that everything up to `last` is done; never moves back.
+
+        Returns:
+            The position before, 0 without one; None where none is kept.
+        """
+        before = await executor.fetchval(
             _Sql.move_position, self._consumer, last.topic, last.partition, last.offset + 1
         )
+        return int(before or 0)
 
 
 def _columns(partitions: Sequence[Partition]) -> tuple[list[str], list[int]]:

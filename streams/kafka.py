@@ -24,7 +24,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal, Protocol, TypedDict
 
@@ -188,6 +188,18 @@ class GroupSession:
         """Return the group's committed offset of a partition, or None."""
         offset: int | None = await self.consumer.committed(TopicPartition(*partition))
         return offset
+
+    async def bounds(self, partition: Partition) -> tuple[int, int]:
+        """Return the first offset that a partition holds, and the one behind its last."""
+        place = TopicPartition(*partition)
+        begin = (await self.consumer.beginning_offsets([place]))[place]
+        return begin, (await self.consumer.end_offsets([place]))[place]
+
+    async def sent_since(self, partition: Partition, instant: datetime) -> int | None:
+        """Return the first offset whose record is not older than an instant, None without one."""
+        place = TopicPartition(*partition)
+        found = await self.consumer.offsets_for_times({place: int(instant.timestamp() * 1000)})
+        return None if found[place] is None else int(found[place].offset)
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Commit exactly these next offsets."""

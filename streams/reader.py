@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ..schemas.ids import Clock, Randomness, SystemClock, SystemRandomness
 from .kafka import GroupOptions, GroupSession
@@ -20,6 +21,7 @@ from .kafka_poll import Partition
 from .lifecycle import Health, Stop
 from .reader_assignment import Assignment
 from .reader_lane import Handle, Positions
+from .reader_start import Past
 
 logger = logging.getLogger("milepost.reader")
 
@@ -42,11 +44,14 @@ class GroupReader:
             so it raises only when something it needs is away.
         positions: Returns the stored next offsets of partitions, or nothing for those it does not know; None
             when none are stored.
+        past: More about stored positions; without it a topic that was made anew leaves them as they are.
         max_records: Most records of one call.
         clock: Source of elapsed time.
         dice: Source of jitter.
         options: Timing of the group.
         stalled_after: Seconds without progress, though records wait, after which the session is replaced.
+        slow_after: Seconds for which one call of `handle` may run before health turns red.
+        remarks: Returns what health is to say besides, or "".
     """
 
     def __init__(
@@ -58,11 +63,14 @@ class GroupReader:
         topics: Sequence[str],
         handle: Handle,
         positions: Positions | None = None,
+        past: Past | None = None,
         max_records: int = 500,
         clock: Clock | None = None,
         dice: Randomness | None = None,
         options: GroupOptions = GroupOptions(),
         stalled_after: float = 30.0,
+        slow_after: float = 300.0,
+        remarks: Callable[[], str] = str,
     ) -> None:
         self._name = name
         self._kafka = kafka
@@ -70,6 +78,7 @@ class GroupReader:
         self._topics = list(topics)
         self._handle = handle
         self._positions = positions
+        self._past = past
         self._max_records = max_records
         self._clock = clock or SystemClock()
         self._dice = dice or SystemRandomness()
@@ -80,6 +89,9 @@ class GroupReader:
         self._trouble: str | None = "not started"
         self._careful = False
         self._grumbled_at: float | None = None
+        self._slow_after = slow_after
+        self._remarks = remarks
+        self._well_at = self._clock.monotonic()
 
     @property
     def name(self) -> str:
@@ -92,11 +104,20 @@ class GroupReader:
             return Health(False, self._trouble)
         if self._now is None:
             return Health(False, "connecting")
-        return self._now.health()
+        found, more = self._now.health(), self._remarks()
+        return replace(found, detail=f"{found.detail}, {more}") if more else found
+
+    def stuck_for(self) -> float:
+        """Return for how many seconds it has not been well, 0 while it is.
+
+        Not well is: no poll or no answer of Kafka for 15 s, no progress for 15 s although records wait, handlers that
+        have been running for longer than `slow_after`, a start position or the database that cannot be had.
+        """
+        return 0.0 if self.health().ok else self._clock.monotonic() - self._well_at
 
     async def run(self, stop: Stop) -> None:
         """Read until a stop is asked for; then let handlers finish in the grace time, else cancel them."""
-        self._trouble = None
+        self._trouble, self._well_at = None, self._clock.monotonic()
         bound = 0.5
         while not stop.asked:
             began = self._clock.monotonic()
@@ -131,6 +152,8 @@ class GroupReader:
             ]
             while not await stop.wait(_TICK):
                 assignment.check(session.polling, helpers)
+                if self.health().ok:
+                    self._well_at = self._clock.monotonic()
             assignment.finish()
             await self._drain(stop)
             with suppress(Exception):
@@ -146,12 +169,14 @@ class GroupReader:
         assignment = Assignment(
             handle=self._handle,
             positions=self._positions,
+            past=self._past,
             max_records=self._max_records,
             clock=self._clock,
             dice=self._dice,
             grumble=self._grumble,
             running=self._running,
             stalled_after=self._stalled_after,
+            slow_after=self._slow_after,
         )
         assignment.session = GroupSession(
             self._kafka,

@@ -15,6 +15,7 @@ from .kafka import GroupSession
 from .kafka_poll import Partition
 from .lifecycle import Health
 from .reader_lane import Handle, Lane, Positions
+from .reader_start import Past
 
 _SILENCE = 15.0
 _MEASURE_EVERY = 3.0
@@ -31,6 +32,7 @@ class Assignment:
     Args:
         handle: See `Lane`.
         positions: See `Lane`.
+        past: See `Lane`.
         max_records: See `Lane`.
         clock: Source of elapsed time.
         dice: Source of jitter.
@@ -38,6 +40,7 @@ class Assignment:
         running: Tasks of earlier lanes that may still run, by partition; shared between sessions.
         stalled_after: Seconds without progress, though records wait, after which the session counts as
             broken.
+        slow_after: Seconds after which one call of `handle` is no sign of health any more.
     """
 
     session: GroupSession
@@ -47,21 +50,25 @@ class Assignment:
         *,
         handle: Handle,
         positions: Positions | None,
+        past: Past | None,
         max_records: int,
         clock: Clock,
         dice: Randomness,
         grumble: Callable[[str, BaseException], None],
         running: MutableMapping[Partition, asyncio.Task[None]],
         stalled_after: float,
+        slow_after: float,
     ) -> None:
         self._handle = handle
         self._positions = positions
+        self._past = past
         self._max_records = max_records
         self._clock = clock
         self._dice = dice
         self._grumble = grumble
         self._running = running
         self._stalled_after = stalled_after
+        self._slow_after = slow_after
         self._lanes: dict[Partition, Lane] = {}
         self._admitted: dict[Partition, Lane] = {}
         self._finishing = False
@@ -148,6 +155,8 @@ class Assignment:
                 return Health(False, f"{topic}/{number}: {lane.trouble}")
             if not lane.placed and now - lane.since > _SILENCE:
                 return Health(False, f"{topic}/{number}: waits for its start position")
+            if lane.busy_since is not None and (busy := now - lane.busy_since) > self._slow_after:
+                return Health(False, f"{topic}/{number}: its handlers have been running for {busy:.0f} s")
         if self._still and (slow := max(now - since for _, _, since in self._still.values())) > _SILENCE:
             return Health(False, f"no progress for {slow:.0f} s although records wait")
         lag = sum(max(0, end - position) for position, end in self._behind.values())
@@ -227,6 +236,7 @@ class Assignment:
                 place=self.session,
                 handle=self._handle,
                 positions=self._positions,
+                past=self._past,
                 max_records=self._max_records,
                 done=self._done,
                 grumble=self._grumble,

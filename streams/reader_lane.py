@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeAlias
 
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness
 from .kafka_poll import Partition
+from .reader_start import MARGIN, Known, Past, StartAgain, find_start
+
+logger = logging.getLogger("milepost.reader")
 
 Handle: TypeAlias = Callable[[Sequence[Record]], Awaitable[None]]
 Positions: TypeAlias = Callable[[Sequence[Partition]], Awaitable[Mapping[Partition, int]]]
@@ -24,15 +29,11 @@ class Place(Protocol):
     """What a lane needs of the group session it belongs to."""
 
     async def committed(self, partition: Partition) -> int | None: ...
+    async def bounds(self, partition: Partition) -> tuple[int, int]: ...
+    async def sent_since(self, partition: Partition, instant: datetime) -> int | None: ...
     async def seek(self, partition: Partition, offset: int | None) -> None: ...
     def pause(self, partition: Partition) -> None: ...
     def resume(self, partition: Partition) -> None: ...
-
-
-def start_offset(committed: int | None, stored: int | None) -> int | None:
-    """Return where to read from: the lower of both, the one that is known, or None for the earliest."""
-    known = [offset for offset in (committed, stored) if offset is not None]
-    return min(known) if known else None
 
 
 class Lane:
@@ -47,6 +48,7 @@ class Lane:
         handle: Handles records; returning means all is committed, raising means the same ones are tried
             again.
         positions: Stored next offsets, or None.
+        past: More about them, or None.
         max_records: Most records of one call of `handle`.
         done: Told the next offset after each call that returned.
         grumble: Told each error.
@@ -60,6 +62,7 @@ class Lane:
         place: Place,
         handle: Handle,
         positions: Positions | None,
+        past: Past | None,
         max_records: int,
         done: Callable[[Lane, int], None],
         grumble: Callable[[str, BaseException], None],
@@ -76,6 +79,7 @@ class Lane:
         self._place_of = place
         self._handle = handle
         self._positions = positions
+        self._past = past
         self._max_records = max_records
         self._done = done
         self._grumble = grumble
@@ -83,6 +87,7 @@ class Lane:
         self._dice = dice
         self._before = before
         self._finishing = False
+        self._next_offset = 0
         self._paused = False
         self._queue: deque[Record] = deque()
         self._bytes = 0
@@ -140,16 +145,46 @@ class Lane:
                 self._done(self, batch[-1].offset + 1)
 
     async def _find_place(self) -> None:
-        stored = await self._positions([self.partition]) if self._positions is not None else {}
-        committed = await self._place_of.committed(self.partition)
-        await self._place_of.seek(self.partition, start_offset(committed, stored.get(self.partition)))
+        known = await self._known()
+        start = find_start(known)
+        if start.remark:
+            logger.warning("%s/%s: %s", *self.partition, start.remark)
+        if start.anew:
+            await self._begin_anew(known.begin)
+        await self._place_of.seek(self.partition, start.offset)
+        self._next_offset = start.offset or 0
         self.placed = True
         self._place_of.resume(self.partition)
+
+    async def _known(self) -> Known:
+        """Ask for everything that says where to read from; the topic's end last, so that nothing is beyond it."""
+        stored, place = None, self._place_of
+        if self._positions is not None:
+            stored = (await self._positions([self.partition])).get(self.partition)
+        committed, since = await place.committed(self.partition), None
+        if committed is None and stored is not None and self._past is not None:
+            moved_at = await self._past.moved_at(self.partition)
+            since = (
+                await place.sent_since(self.partition, moved_at - MARGIN) if moved_at is not None else None
+            )
+        begin, end = await place.bounds(self.partition)
+        return Known(committed, stored, begin, end, since)
+
+    async def _begin_anew(self, offset: int) -> None:
+        if self._past is not None:
+            await self._past.begin_anew(self.partition, offset)
 
     async def _handled(self, batch: Sequence[Record]) -> None:
         self.busy_since = self._clock.monotonic()
         try:
+            if batch[0].offset < self._next_offset:
+                # aiokafka went back to the beginning by itself: its position was beyond the end of a topic made anew.
+                logger.warning(
+                    "%s/%s: went back to %s; the topic was made anew", *self.partition, batch[0].offset
+                )
+                await self._begin_anew(batch[0].offset)
             await self._handle(batch)
+            self._next_offset = batch[-1].offset + 1
         finally:
             self.busy_since = None
 
@@ -168,12 +203,17 @@ class Lane:
         """Act until it works, with full-jitter backoff; a lane that is over by then is cancelled where it
         waits.
 
+        Raises:
+            StartAgain: The session is to be replaced by one that looks up its positions.
+
         Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
         """
         bound = _FIRST_DELAY
         while True:
             try:
                 await act()
+            except StartAgain:
+                raise
             except Exception as error:
                 self.trouble = f"{type(error).__name__}: {error}"
                 self._grumble(f"{self.partition[0]}/{self.partition[1]}", error)

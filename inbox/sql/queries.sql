@@ -65,7 +65,7 @@ WHERE i.consumer = $1 AND i.event_id = given.event_id AND i.xmin::text = given.i
 SELECT NOT pg_is_in_recovery();
 
 -- name: purged_below
-SELECT purged_below FROM milepost.retention WHERE kind = 'inbox';
+SELECT milepost.clock() AS now, (SELECT purged_below FROM milepost.retention WHERE kind = 'inbox') AS purged_below;
 
 -- name: fingerprints
 SELECT event_id, fingerprint
@@ -73,11 +73,18 @@ FROM milepost.inbox
 WHERE consumer = $1 AND event_id = ANY ($2::uuid[]);
 
 -- name: move_position
-INSERT INTO milepost.consumer_position AS p (consumer, topic, partition, next_offset)
-VALUES ($1, $2, $3, $4)
-ON CONFLICT (consumer, topic, partition)
-    DO UPDATE SET next_offset = EXCLUDED.next_offset, at = EXCLUDED.at
-    WHERE p.next_offset < EXCLUDED.next_offset;
+WITH before AS (
+    SELECT p.next_offset
+    FROM milepost.consumer_position AS p
+    WHERE p.consumer = $1 AND p.topic = $2 AND p.partition = $3
+), moved AS (
+    INSERT INTO milepost.consumer_position AS p (consumer, topic, partition, next_offset)
+    VALUES ($1, $2, $3, $4)
+    ON CONFLICT (consumer, topic, partition)
+        DO UPDATE SET next_offset = EXCLUDED.next_offset, at = EXCLUDED.at
+        WHERE p.next_offset < EXCLUDED.next_offset
+)
+SELECT next_offset FROM before;
 
 -- name: insert_by_key
 -- As insert_inbox, and in the same statement which of the keys are held. A hold that is being worked off is waited for:

@@ -28,7 +28,11 @@ from milepost.streams.reader import GroupReader
 
 EFFECTS = "CREATE TABLE effect (n bigserial PRIMARY KEY, event uuid NOT NULL, text text NOT NULL)"
 EFFECT = "INSERT INTO effect (event, text) VALUES ($1, $2)"
-FAST = GroupOptions(session_timeout=timedelta(seconds=6), max_poll_interval=timedelta(seconds=2))
+FAST = GroupOptions(
+    session_timeout=timedelta(seconds=6),
+    max_poll_interval=timedelta(seconds=2),
+    metadata_max_age=timedelta(seconds=2),
+)
 
 IDS = SystemIds()
 
@@ -178,6 +182,8 @@ def reader_of(
         topics=consumer.topics,
         handle=intake.handle,
         positions=intake.positions,
+        past=intake.past,
+        remarks=intake.counts.words,
         max_records=consumer.batch,
         options=options,
         **more,

@@ -12,11 +12,13 @@ from typing import Any
 import asyncpg
 import pytest
 from milepost.inbox.intake import Intake
-from milepost.schemas.packing import unpack_headers
 from milepost.schemas.ids import ManualClock, SystemClock
 from milepost.schemas.options import Retry
+from milepost.schemas.packing import unpack_headers
+from milepost.schemas.settings import Settings
 from milepost.schemas.transaction import Transaction
 from milepost.streams.database import Database
+from milepost.streams.reader_start import StartAgain
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -436,16 +438,52 @@ async def test_an_unknown_type_is_passed_by_or_parked(database: Database, effect
 
 
 async def test_an_event_older_than_the_inbox_is_a_letter(database_url: str) -> None:
-    async with opened(database_url, keep_inbox=timedelta(days=7)) as database:
-        effects, clock = Effects(database.pool), ManualClock()
-        intake = Intake(consumer_of("c", "t", effects.apply), database, nothing_published, clock=clock)
-        sent = int(clock.now().timestamp() * 1000)
-        applied = record(0, at_ms=sent)
-        await intake.handle([applied])
-        clock.advance(timedelta(days=8))
-        await intake.handle([applied, record(1, at_ms=sent)])
+    sent = int((SystemClock().now() - timedelta(days=8)).timestamp() * 1000)
+    applied = record(0, at_ms=sent)
+    async with opened(database_url, keep_inbox=timedelta(days=30)) as database:
+        effects = Effects(database.pool)
+        await intake_of(consumer_of("c", "t", effects.apply), database).handle([applied])
+        given: dict[str, Any] = {"database_url": database_url, "keep_inbox": timedelta(days=7)}
+        forgetful = Database(Settings(**given), max_size=2)
+        await forgetful.open()
+        try:
+            intake = intake_of(consumer_of("c", "t", effects.apply), forgetful)
+            await intake.handle([applied, record(1, at_ms=sent)])
+        finally:
+            await forgetful.close()
         assert await effects.orders() == ["o-0"]
         assert [(row["code"], row["offset"]) for row in await effects.rows(LETTERS)] == [("TOO_OLD", 1)]
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+async def test_the_age_of_an_event_follows_the_databases_clock(database_url: str, minutes: int) -> None:
+    """A process whose clock is minutes off calls nothing too old that is not, and takes nothing that is."""
+    now, keep = SystemClock().now(), timedelta(days=7)
+    skewed = ManualClock(now + timedelta(minutes=minutes))
+    ages = [keep - timedelta(minutes=5), keep + timedelta(minutes=5)]
+    records = [record(n, at_ms=int((now - age).timestamp() * 1000)) for n, age in enumerate(ages)]
+    async with opened(database_url, keep_inbox=keep) as database:
+        effects = Effects(database.pool)
+        await Intake(consumer_of("c", "t", effects.apply), database, nothing_published, clock=skewed).handle(
+            records
+        )
+        assert await effects.orders() == ["o-0"]
+        assert [(row["code"], row["offset"]) for row in await effects.rows(LETTERS)] == [("TOO_OLD", 1)]
+
+
+async def test_a_database_that_went_back_in_time_makes_reading_start_again(
+    database: Database, effects: Effects
+) -> None:
+    """Interleaving 7, without a rebalance: a restored backup, or a standby that was behind, under a running process."""
+    intake = intake_of(consumer_of("c", "t", effects.apply), database)
+    await intake.handle([record(n) for n in range(4)])
+    await database.pool.execute("UPDATE milepost.consumer_position SET next_offset = 2")
+    with pytest.raises(StartAgain):
+        await intake.handle([record(4)])
+    assert await effects.orders() == [f"o-{n}" for n in range(4)], "nothing was applied past the gap"
+    assert await intake.positions([("t", 0)]) == {("t", 0): 2}
+    await intake.handle([record(n, event_id=IDS.new()) for n in range(2, 5)])
+    assert (await effects.orders())[-1] == "o-4"
 
 
 async def test_consumers_have_inboxes_of_their_own(database: Database, effects: Effects) -> None:
