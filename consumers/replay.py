@@ -43,6 +43,8 @@ class Replayer:
         intake: Makes its intake on a given inbox; needed to apply.
         tell: Told of progress.
         report: File for one line of JSON per event, or None.
+        by: Who has events applied, for the audit.
+        reason: And why.
     """
 
     database: Database
@@ -52,17 +54,34 @@ class Replayer:
     intake: Callable[[Consumer, InboxStore], Intake] | None = None
     tell: Tell = tell_nobody
     report: Path | None = None
+    by: str = ""
+    reason: str = ""
 
     async def replay(
-        self, *, topic: str, since: Edge, until: Edge | None = None, apply: bool = False
+        self,
+        *,
+        topic: str,
+        since: Edge,
+        until: Edge | None = None,
+        apply: bool = False,
+        applicable: bool = False,
     ) -> ReplayReport:
-        """Read a slice; see `Milepost.replay`."""
+        """Read a slice; see `Milepost.replay`.
+
+        Args:
+            applicable: Cut and refuse the slice as if it were to be applied, but apply nothing.
+        """
         self._require_handlers(apply)
         async with self._guarded(), topic_slice.opened(self.database.settings, topic) as source:
-            progress = await self._plan(source, topic, since, until, apply=apply)
+            progress = await self._plan(source, topic, since, until, applicable=apply or applicable)
+            progress.apply = apply
             if self.report is not None:
                 self.report.write_bytes(b"")
             await replay_store.begin(self.database.pool, progress)
+            if apply:
+                await replay_store.audit(
+                    self.database.pool, progress, self.ids.new(), by=self.by, reason=self.reason
+                )
             return await self._run(source, progress)
 
     async def resume(self, replay_id: UUID) -> ReplayReport:
@@ -80,7 +99,7 @@ class Replayer:
                 return await self._run(source, progress)
 
     async def _plan(
-        self, source: Slice, topic: str, since: Edge, until: Edge | None, *, apply: bool
+        self, source: Slice, topic: str, since: Edge, until: Edge | None, *, applicable: bool
     ) -> Progress:
         pool, keep = self.database.pool, self.database.settings.keep_inbox
         bounds = await source.bounds()
@@ -95,10 +114,10 @@ class Replayer:
             await _edge(source, since, bounds),
             None if until is None else await _edge(source, until, bounds),
         )
-        if apply and until is None:
+        if applicable and until is None:
             ends = {p: max(begins[p], min(end, live[p])) for p, end in ends.items()}
         floor = await replay_store.floor(pool, keep)
-        if apply:
+        if applicable:
             replay_plan.require_applicable(
                 consumer=self.name,
                 topic=topic,
@@ -112,7 +131,7 @@ class Replayer:
             id=self.ids.new(),
             consumer=self.name,
             topic=topic,
-            apply=apply,
+            apply=False,
             begins=begins,
             ends=ends,
             live=live,
@@ -130,6 +149,7 @@ class Replayer:
         with Run(
             pool, progress, consumer=self.consumer, intake=intake, tell=self.tell, report=self.report
         ) as run:
+            run.tell()
             for partition in sorted(progress.begins):
                 await run.partition(source, partition)
             progress.finished = True

@@ -29,11 +29,11 @@ _BATCH = 2_000
 MOST_FINDINGS = 100
 _GOOD = frozenset({ReplayOutcome.APPLIED, ReplayOutcome.REPLAYED, ReplayOutcome.SKIPPED})
 
-#: Told of progress: records done, records in all (offsets that are gaps count as done), events by outcome.
-Tell = Callable[[int, int, Mapping[str, int]], None]
+#: Told of progress: which replay, offsets done, offsets in all, events by outcome.
+Tell = Callable[[UUID, int, int, Mapping[str, int]], None]
 
 
-def tell_nobody(done: int, total: int, counts: Mapping[str, int]) -> None:
+def tell_nobody(replay: UUID, done: int, total: int, counts: Mapping[str, int]) -> None:
     """Take no notice of progress."""
 
 
@@ -134,15 +134,20 @@ class Run:
         await self.advance()
 
     async def advance(self) -> None:
-        """Store how far this has come, and tell of it."""
+        """Store how far this has come, and tell it."""
         progress = self._progress
         if self._file is not None:
             self._file.flush()
             progress.report_bytes = self._file.tell()
         await replay_store.advance(self._pool, progress)
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell how far this has come."""
+        progress = self._progress
         done = sum(progress.nexts[p] - begin for p, begin in progress.begins.items())
         total = sum(progress.ends[p] - begin for p, begin in progress.begins.items())
-        self._tell(done, total, progress.counts)
+        self._tell(progress.id, done, total, progress.counts)
 
     async def _batch(self, records: Sequence[Record]) -> None:
         items = [identified(record) for record in records]

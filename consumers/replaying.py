@@ -28,12 +28,21 @@ def consumers_of(service: Milepost) -> Mapping[str, Consumer]:
 
 
 def replayer(
-    service: Milepost, database: Database, name: str, *, report: Path | None = None, tell: Tell = tell_nobody
+    service: Milepost,
+    database: Database,
+    name: str,
+    *,
+    report: Path | None = None,
+    tell: Tell = tell_nobody,
+    by: str = "",
+    reason: str = "service.replay",
 ) -> Replayer:
     """Return what replays for one of a service's consumers.
 
     Args:
         database: Open.
+        by: Who has events applied, for the audit; the service itself when empty.
+        reason: And why.
 
     Raises:
         UsageError: MP490 when the service has no such consumer.
@@ -64,4 +73,6 @@ def replayer(
         intake=intake,
         tell=tell,
         report=report,
+        by=by or service.name,
+        reason=reason,
     )

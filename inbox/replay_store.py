@@ -22,6 +22,7 @@ class _Sql(Queries, file="replay.sql"):
     known: str
     floor: str
     begin: str
+    audit: str
     load: str
     advance: str
     forget_tries: str
@@ -95,6 +96,16 @@ async def begin(executor: Executor, new: Progress) -> None:
         _written(new.live),
         new.floor,
     )
+
+
+async def audit(executor: Executor, new: Progress, entry: UUID, *, by: str, reason: str) -> None:
+    """Write down who has events applied, and why.
+
+    Args:
+        entry: Id of the entry.
+    """
+    begins, ends = _written(new.begins), _written(new.ends)
+    await executor.execute(_Sql.audit, entry, by, reason, new.id, new.consumer, new.topic, begins, ends)
 
 
 async def load(executor: Executor, replay_id: UUID) -> Progress | None:

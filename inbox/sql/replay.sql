@@ -14,6 +14,11 @@ INSERT INTO milepost.replay (id, consumer, topic, apply, begins, ends, live, flo
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $5)
 RETURNING started_at;
 
+-- name: audit
+INSERT INTO milepost.audit (id, actor, act, reason, after)
+VALUES ($1, $2, 'replay', $3, jsonb_build_object('replay', $4::uuid, 'consumer', $5::text, 'topic', $6::text,
+                                                'begins', $7::jsonb, 'ends', $8::jsonb));
+
 -- name: load
 SELECT consumer, topic, apply, begins, ends, live, floor, nexts, counts, unidentified, findings, report_bytes,
        started_at, finished_at
