@@ -17,7 +17,7 @@ from uuid import UUID
 from ..schemas.codecs import CODEC_HEADER, CodecContext, Unreadable
 from ..schemas.envelope import Envelope, NotAnEvent, Record, is_tombstone, read_event
 from ..schemas.events import Event
-from ..schemas.ids import event_identity
+from ..schemas.ids import place_identity
 from ..schemas.reading import read_body
 from ..schemas.structured import is_json
 from .fingerprint import fingerprint
@@ -287,7 +287,7 @@ def _held(item: Item, holds: set[bytes]) -> Reason | None:
 
 
 def _made_up(record: Record) -> UUID:
-    return event_identity("", f"kafka:{record.topic}", f"{record.partition}:{record.offset}")
+    return place_identity(record.topic, record.partition, record.offset, record.timestamp_ms)
 
 
 def _poison(record: Record, code: str, message: str) -> Item:

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from .exchange import BadExchange, Exchange, read_exchange
-from .ids import event_identity
+from .ids import event_identity, place_identity
 from .structured import BadStructure, read_structured
 from .texts import unstorable
 
@@ -253,7 +253,7 @@ def _envelope(
     identity = (
         event_identity(tenant, source, event_id)
         if identified
-        else event_identity("", f"kafka:{record.topic}", f"{record.partition}:{record.offset}")
+        else place_identity(record.topic, record.partition, record.offset, record.timestamp_ms)
     )
     version = attributes.get("eventversion", "1")
     return Envelope(

@@ -104,6 +104,16 @@ def event_identity(tenant: str, source: str, event_id: str) -> UUID:
     return UUID(bytes=digest.digest()[:16], version=5)
 
 
+def place_identity(topic: str, partition: int, offset: int, timestamp_ms: int) -> UUID:
+    """Return the inbox identity of a record that names none: its place, and its timestamp, since a topic that was
+    deleted and made anew has the same places again.
+
+    Args:
+        timestamp_ms: The record's timestamp, which is the same whenever it is read.
+    """
+    return event_identity("", f"kafka:{topic}", f"{partition}:{offset}:{timestamp_ms}")
+
+
 class SystemIds:
     """UUID version 7 from the machine's clock; monotonic within the process."""
 
