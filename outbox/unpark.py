@@ -31,6 +31,7 @@ class Sql(Queries, file="unpark.sql"):
     letter_before: str
     ask: str
     ignore: str
+    go_on: str
     write_audit: str
 
 
@@ -102,10 +103,9 @@ async def ignore_parked(
         if found["status"] not in {"OPEN", "RETRY_PENDING"}:
             return Asked(letter, "NOOP", f"{_DONE[found['status']]}.")
         await connection.execute(Sql.ignore, letter, by)
+        await connection.execute(Sql.go_on, letter, by)
         await _audit(connection, found, "outbox.ignore", "IGNORED", by=by, reason=reason, ids=ids)
-    return Asked(
-        letter, "IGNORED", "it will not be sent; later events of its key go on within half a minute."
-    )
+    return Asked(letter, "IGNORED", "it will not be sent; later events of its key go on.")
 
 
 async def _lock(connection: asyncpg.Connection[Any], letter: UUID) -> asyncpg.Record:

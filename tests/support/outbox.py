@@ -17,6 +17,8 @@ from uuid import UUID
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from milepost.outbox.log import OutboxState, outbox_state
 from milepost.outbox.model import event_row
 from milepost.outbox.publish import publish_rows
@@ -80,6 +82,50 @@ async def make_topics(kafka: str, *names: str, partitions: int = 4) -> None:
     await ensure_topics(kafka, names, partitions=partitions)
 
 
+async def make_topic(kafka: str, name: str, *, partitions: int = 2, **configs: str) -> None:
+    """Create one topic with settings of its own; `max_message_bytes` stands for max.message.bytes."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        wanted = {setting.replace("_", "."): value for setting, value in configs.items()}
+        await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=wanted)])
+    finally:
+        await admin.close()
+
+
+async def alter_topic(kafka: str, name: str, **configs: str) -> None:
+    """Change settings of a topic; others fall back to their defaults."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        wanted = {setting.replace("_", "."): value for setting, value in configs.items()}
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, wanted)])
+    finally:
+        await admin.close()
+
+
+async def insert_row(
+    connection: asyncpg.Connection[Any],
+    topic: str,
+    *,
+    key: str | None = "k",
+    value: bytes | None = b"{}",
+    headers: str | None = None,
+) -> UUID:
+    """Insert a row as somebody who does not use `publish`; returns its id."""
+    event = IDS.new()
+    await connection.execute(
+        "INSERT INTO milepost.outbox (id, topic, aggregatetype, aggregateid, type, payload, headers)"
+        " VALUES ($1, $2, $2, $3, 'test.noted', $4, $5::text::jsonb)",
+        event,
+        topic,
+        key,
+        value,
+        f'{{"ce_id": "{event}"}}' if headers is None else headers,
+    )
+    return event
+
+
 @dataclass
 class Running:
     """A relay in this process."""
@@ -91,11 +137,17 @@ class Running:
 
 @asynccontextmanager
 async def relaying(
-    url: str, kafka: str, *, delivery: float = 10.0, grace: float = 10.0, **more: Any
+    url: str,
+    kafka: str,
+    *,
+    delivery: float = 10.0,
+    grace: float = 10.0,
+    topics: Sequence[str] = (),
+    **more: Any,
 ) -> AsyncIterator[Running]:
     """Run a relay in this process; it is stopped cleanly at the end."""
     database = Database(settings(url, kafka, **more))
-    relay = Relay(database, delivery_timeout=timedelta(seconds=delivery))
+    relay = Relay(database, delivery_timeout=timedelta(seconds=delivery), topics=topics)
     stop = Stop(CLOCK, timedelta(seconds=grace))
     task = asyncio.create_task(relay.run(stop))
     try:
