@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from ..schemas.errors import ConnectError, MilepostError, StateError, UsageError
+from ..consumers.probes import health_address
+from ..schemas.errors import ConnectError, MilepostError, StartError, StateError, UsageError
 from ..streams.migrate import migration_files
 from .application import load_app
 from .findings import Check, counted, judge_schema
@@ -12,6 +15,9 @@ from .options import Globals
 from .output import Output
 from .problems import FINDINGS, REFUSED, exit_status
 from .store import Sql, reading
+
+if TYPE_CHECKING:
+    from ..consumers.app import Milepost
 
 
 async def check(given: Globals, *, strict: bool) -> None:
@@ -42,6 +48,7 @@ async def check(given: Globals, *, strict: bool) -> None:
         out.say(f"service {service.name}: no sagas, {counted(len(service.consumers), 'consumer')}")
     schema, unseen = await _schema(given)
     _print_schema(out, schema)
+    _print_probes(out, service)
     if found:
         raise typer.Exit(FINDINGS)
     if unseen is not None and strict:
@@ -67,3 +74,18 @@ def _print_schema(out: Output, schema: Check) -> None:
     out.item(check=schema.name, severity=schema.severity, code=schema.code, text=schema.text, fix=schema.fix)
     code = f"{schema.code} " if schema.code else ""
     out.say(" ".join(part for part in (code + schema.text, schema.fix) if part))
+
+
+def _print_probes(out: Output, service: Milepost) -> None:
+    """Say where `serve` answers a platform's probes, and refuse an address that is none."""
+    try:
+        address = service.settings.health
+    except StartError:
+        return  # said where the database is looked at
+    if address is not None:
+        health_address(address)
+    out.item(check="probes", severity="ok", address=address)
+    where = (
+        f"serve answers GET /live and /ready at {address}" if address else "off; MILEPOST_HEALTH=host:port"
+    )
+    out.say(f"probes: {where}")

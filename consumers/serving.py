@@ -18,6 +18,8 @@ from ..streams.topics import describe, ensure_topics, keeps
 from ..streams.tracing import setup_tracing
 from .assembly import ROLES, Assembly, chosen
 from .memory import too_short
+from .probes import Probes, answering
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .app import Milepost
@@ -55,7 +57,9 @@ async def serve(
     Raises:
         ConnectError: MP501, MP502 when PostgreSQL or Kafka cannot be reached at the start.
         StartError: MP209 wrong schema version, MP207 unknown role or queue, MP208 missing event topics,
-            MP202 an inbox that forgets too early.
+            MP202 an inbox that forgets too early, MP220 unusable certificates, MP221 nobody can listen at
+            MILEPOST_HEALTH.
+        StateError: MP430 when a reader has made no progress for too long.
     """
     picked = chosen(ROLES, roles, "role")
     served = chosen(service.definitions.queues, queues, "queue")
@@ -72,8 +76,11 @@ async def serve(
         await make_topics(service, assembly)
         await look_at_retention(service, assembly)
         parts = assembly.parts()
-        with _signals(stop):
-            await run_roles([*parts, Announcer(parts, picked, announce, service.clock)], stop)
+        watchers: list[Role] = [Announcer(parts, picked, announce, service.clock), _watchdog(service, parts)]
+        probes = Probes(parts, stop, service.settings.stuck_after)
+        async with answering(service.settings.health, probes):
+            with _signals(stop):
+                await run_roles([*parts, *watchers], stop)
         announce({"event": "stopped"})
     finally:
         await database.close()
@@ -82,6 +89,15 @@ async def serve(
         if service.engine is not None:
             await service.engine.dispose()
         await asyncio.to_thread(flush)
+
+
+def _watchdog(service: Milepost, parts: Sequence[Role]) -> Watchdog:
+    async def servers_answer() -> None:
+        await current_version(service.settings.dsn)
+        await describe(service.settings, (), within=10.0)
+
+    settings = service.settings
+    return Watchdog(parts, after=settings.stuck_after, grace=settings.grace, servers_answer=servers_answer)
 
 
 async def check_schema(service: Milepost) -> None:

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import anyio
 
+from ..schemas.errors import MilepostError
 from ..schemas.ids import Clock
 
 logger = logging.getLogger("milepost")
@@ -91,6 +92,15 @@ class Role(Protocol):
         ...
 
 
+@runtime_checkable
+class Progressing(Protocol):
+    """A role whose lasting want of progress is a reason to start its process anew."""
+
+    def stuck_for(self) -> float:
+        """Return for how many seconds it has not been well, 0 while it is."""
+        ...
+
+
 async def run_roles(roles: Sequence[Role], stop: Stop) -> None:
     """Run roles side by side until they all have ended.
 
@@ -108,6 +118,9 @@ async def run_roles(roles: Sequence[Role], stop: Stop) -> None:
     async def guarded(role: Role) -> None:
         try:
             await role.run(stop)
+        except MilepostError as error:
+            logger.error("role %s: %s; stopping this process", role.name, error)
+            errors.append(error)
         except Exception as error:
             logger.exception("role %s failed; stopping this process", role.name)
             errors.append(error)
