@@ -180,8 +180,8 @@ class PositionLog:
                 f"relay: the outbox was last sent by the database cluster {found['system_identifier']}, and "
                 f"this one is {self._system}: a restored dump or an upgraded copy, in which the stored "
                 "transaction numbers mean nothing. Nothing is sent, because rows could be lost or sent again "
-                "in the original's name. Point MILEPOST_DATABASE_URL at the original database, or restore a "
-                "physical backup of it.",
+                "in the original's name. Point MILEPOST_DATABASE_URL at the original database; or, when this one "
+                "takes its place, run `milepost outbox rebaseline`.",
             )
         return Position(found["previous"], found["current"], found["last_seq"])
 

@@ -21,6 +21,8 @@ from .patience import Backoff, Trouble
 
 #: How often a standby looks at the lease, in seconds: its share of the time that a takeover takes.
 _STANDBY_POLL = 0.25
+#: How often a relay looks whether a restored copy has been mended, in seconds.
+_REFUSED = 2.0
 #: A relay that has been in trouble for longer, or that lags for longer, is not healthy; in seconds.
 _PATIENCE, _OLD = 10.0, 60.0
 
@@ -85,7 +87,7 @@ class Relay:
                 self._trouble.meet("relay: the lease was lost; standing by")
             except StateError as error:
                 self._copy.meet(str(error))
-                await stop.wait(5.0)
+                await stop.wait(_REFUSED)
             except (*DATABASE_ERRORS, ConnectError) as error:
                 self._trouble.meet(
                     f"relay: the database: {str(error) or type(error).__name__}. Trying again."
@@ -157,3 +159,4 @@ class Relay:
 
     def _measured(self, state: OutboxState) -> None:
         self._state = state
+        self._copy.over()

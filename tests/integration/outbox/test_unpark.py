@@ -36,7 +36,7 @@ from tests.support.outbox import (
 from tests.support.waiting import until
 
 LARGE = "x" * 30_000
-BY = {"by": "ann", "reason": "limit raised", "ids": IDS}
+BY: dict[str, Any] = {"by": "ann", "reason": "limit raised", "ids": IDS}
 
 
 @dataclass
@@ -244,8 +244,8 @@ async def test_the_commands(database_url: str, kafka: str, topic_prefix: str, mi
         assert (status, "1 parked event would be sent" in err) == (2, True), "nobody can be asked"
 
         await alter_topic(kafka, it.topic, max_message_bytes="900000")
-        words = ["outbox", "unpark", "--topic", it.topic, "--reason", "raised", "--as", "bob"]
-        status, out, _ = await call("--json", "--yes", *words)
+        command = ["outbox", "unpark", "--topic", it.topic, "--reason", "raised", "--as", "bob"]
+        status, out, _ = await call("--json", "--yes", *command)
         lines = [json.loads(line) for line in out.splitlines()]
         assert (status, [line.get("outcome") for line in lines]) == (0, ["sent", None])
         assert lines[-1] == {"event": "done", "unparked": 1, "waiting": 0, "refused": 0}
