@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import TypeAdapter
 from rich.text import Text
 
 from ..schemas.errors import ConnectError, StartError, StateError
 from ..schemas.options import Repeat
+from ..schemas.settings import Duration
 from ..schemas.states import StepKind, StepState
 from ..streams.migrate import migration_files
 from ..streams.topics import describe
-from . import findings
+from . import dead_store, findings
 from .application import definitions, event_topics, internal_topics, optional_app
 from .findings import Check, Group
-from .letters import judge_letters, judge_unsent
+from .letters import ALARM, STUCK, judge_letters, judge_redrives, judge_unsent
 from .options import Globals
 from .output import Output, clean
 from .problems import FINDINGS, NO_CONNECTION, REFUSED
@@ -128,10 +131,22 @@ async def _database(store: Store, workers: Sequence[findings.Worker]) -> AsyncIt
     for check in judge_unsent(await store.unsent()):
         yield check
     letters = await store.fetch(Sql.open_letters)
-    for check in judge_letters(
-        [Group(f"{r['scope']}, topic {r['topic']}", r["amount"], r["oldest"]) for r in letters]
-    ):
+    for check in judge_letters(_by_topic(letters), _alarm()):
         yield check
+    for check in judge_redrives(_by_topic(await store.fetch(dead_store.Sql.stuck, STUCK))):
+        yield check
+
+
+def _by_topic(rows: Sequence[Any]) -> list[Group]:
+    return [Group(f"{r['scope']}, topic {r['topic']}", r["amount"], r["oldest"]) for r in rows]
+
+
+def _alarm() -> timedelta:
+    """Return the age of a letter that is an error; a setting that cannot be read is said elsewhere."""
+    try:
+        return TypeAdapter(Duration).validate_python(os.environ.get("MILEPOST_DEAD_LETTER_ALARM") or ALARM)
+    except ValueError:
+        return ALARM
 
 
 async def _workers(store: Store) -> list[findings.Worker]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from .findings import Check, Group, counted
 from .model import Unsent
 from .output import span
 
+#: Age of an open letter that is an error, unless MILEPOST_DEAD_LETTER_ALARM says otherwise.
+ALARM = timedelta(hours=1)
+#: A redrive that waits longer has nobody to carry it out.
+STUCK = timedelta(minutes=1)
 #: Codes of the relay's letters that go by themselves once the topic can be written, with why and what to do.
 _WAITING = {
     "TOPIC_MISSING": ("topic {topic} does not exist", "Create it; then they go by themselves."),
@@ -29,23 +34,42 @@ _STAY_FIX = {
     "KEY_HELD": "They follow in order once the event before them is unparked or ignored.",
     "ROW_INVALID": "They cannot be sent as they are; publish them anew and `milepost dead ignore` these.",
 }
+_LOOK = "`milepost dead list` shows them; mend the cause, then `milepost dead redrive` or `milepost dead ignore` them."
 _MEND = "Mend the cause, then `milepost outbox unpark NUMBER --reason …`, or `milepost dead ignore` them."
 
 
-def judge_letters(groups: Sequence[Group]) -> Iterator[Check]:
-    """See which events were parked by consumers."""
+def judge_letters(groups: Sequence[Group], alarm: timedelta = ALARM) -> Iterator[Check]:
+    """See which events were parked by consumers.
+
+    Args:
+        alarm: Age at which a letter that nobody has looked after is an error.
+    """
     for group in groups:
         one = group.amount == 1
-        yield Check(
-            "dead_letters",
-            "warning",
+        text = (
             f"{counted(group.amount, 'open dead letter')} of {group.what}, the oldest {span(group.oldest)} old: "
-            f"{'this event was' if one else 'these events were'} not applied.",
-            "MP629",
-            "Their bytes, code and message are in milepost.dead_letter; mend the cause first.",
+            f"{'this event was' if one else 'these events were'} not applied."
         )
+        if group.oldest > alarm:
+            text = f"{text} The alarm is at {span(alarm)}."
+            yield Check("dead_letters", "error", text, "MP444", _LOOK)
+        else:
+            yield Check("dead_letters", "warning", text, "MP629", _LOOK)
     if not groups:
         yield Check("dead_letters", "ok", "no consumer has an open dead letter")
+
+
+def judge_redrives(groups: Sequence[Group]) -> Iterator[Check]:
+    """See which redrives nobody carries out."""
+    for group in groups:
+        yield Check(
+            "redrives",
+            "error",
+            f"{counted(group.amount, 'redrive')} of {group.what}, asked for {span(group.oldest)} ago at the longest, "
+            "not carried out.",
+            "MP445",
+            "Start a process of that service with the role consumers: `milepost serve`.",
+        )
 
 
 def judge_unsent(unsent: Sequence[Unsent]) -> Iterator[Check]:
