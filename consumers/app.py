@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import UUID
@@ -12,28 +12,24 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from ..inbox.consumer import Consumer
-from ..inbox.verify import Verifier
-from ..inbox.webhook_model import WebhookRequest
 from ..sagas.context import RunRef
 from ..sagas.facts import Verdict
 from ..sagas.registry import Definitions
 from ..sagas.saga import Saga
 from ..schemas.errors import DefinitionError, UsageError
-from ..schemas.events import Event
 from ..schemas.ids import Clock, Ids, Randomness, SystemClock, SystemIds, SystemRandomness
 from ..schemas.options import Retry
 from ..schemas.settings import Settings
-from ..schemas.transaction import AnyTx, AsyncpgTx, Transaction
+from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import Database
 from .answering import write_reply
-from .asgi import ASGIApp
+from .edges import Edges
 from .publishing import publish_in
 from .replay_plan import Offsets
 from .replay_run import ReplayReport
 from .replaying import replayer
-from .signalling import SignalRef, give_signal
 from .starting import start_run
-from .webhooks import Webhook, declare_webhook, no_tenant
+from .webhooks import Webhook
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -44,7 +40,7 @@ T = TypeVar("T")
 Factory = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class Milepost:
+class Milepost(Edges):
     """One service: its sagas, consumers and clients.
 
     Args:
@@ -186,65 +182,6 @@ class Milepost:
                 f"Milepost({self.name!r}, sagas=[...]).",
             )
         return await start_run(self, tx, saga, input, tenant)
-
-    async def signal(
-        self,
-        tx: AnyTx,
-        event: Event,
-        *,
-        tenant: str = "",
-        keep: timedelta = timedelta(days=7),
-        event_id: str | None = None,
-    ) -> SignalRef:
-        """Give an awaited event to the sagas of this service, in the caller's transaction.
-
-        It is stored first and matched second: it ends the oldest wait for it (and every one that says broadcast), or
-        stays for the first that comes. Call it late in the transaction: it takes a lock on the event's key.
-
-        Args:
-            tx: The open transaction (READ COMMITTED).
-            event: Its class declares `correlate=`, what waits match on.
-            tenant: Tenant of the runs that wait.
-            keep: How long it may wait for somebody to wait for it; expired, it never matches.
-            event_id: The sender's own id of it; given twice, the second time does nothing. None: a new one.
-
-        Raises:
-            UsageError: MP301, MP306, MP307, MP308 as publish; MP456 for an event that nothing can match or store.
-        """
-        return await give_signal(self, tx, event, tenant=tenant, keep=keep, event_id=event_id)
-
-    def webhook(
-        self,
-        provider: str,
-        *,
-        verify: Verifier,
-        event_id: Callable[[WebhookRequest], str],
-        to_event: Callable[[WebhookRequest], Event | None],
-        max_body: int = 1_048_576,
-        tenant: Callable[[WebhookRequest], str] = no_tenant,
-    ) -> ASGIApp:
-        """Take a provider's webhooks: verified, stored, answered with 200, and turned into an event later.
-
-        It is an ASGI app: `api.routes.append(Route("/hooks/carrier", service.webhook("carrier", ...)))` with Starlette's
-        Route, or `api.mount`; a mount answers its path without a slash at the end by a redirect, which providers do not
-        follow. Declare it in the application's own module: the work is done by `milepost serve` with the role signals,
-        which has to know it.
-
-        Args:
-            provider: Its name here; with tenant and event id it makes a webhook unique.
-            verify: `StandardWebhooks(...)`, `HmacSignature(...)`, or the service's own.
-            event_id: Returns the provider's id of the event. An id that comes again is answered with 200 and does
-                nothing, with another body too (which is counted: the first one stands).
-            to_event: Returns the event that is published, None when it means nothing here. Called once or, when it
-                raises, again with growing pauses; `Refused` ends that at once. It gets no transaction: what follows
-                from the event is done by consumers and sagas.
-            max_body: Longest body, in bytes; more is answered with 413.
-            tenant: Returns whose it is, from what is verified.
-
-        Raises:
-            DefinitionError: MP455 when it is declared twice or wrongly.
-        """
-        return declare_webhook(self, Webhook(self, provider, verify, event_id, to_event, tenant, max_body))
 
     async def replay(
         self,

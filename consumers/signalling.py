@@ -11,7 +11,7 @@ from ..inbox.signals import NewSignal, stored_id
 from ..sagas.definition import text_problem
 from ..schemas.errors import UsageError
 from ..schemas.events import Event, correlation_of
-from ..schemas.transaction import AnyTx, Transaction
+from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
 from .signals import store_and_resume
@@ -45,7 +45,7 @@ class SignalRef:
 
 
 async def give_signal(
-    service: Milepost, tx: AnyTx, event: Event, *, tenant: str, keep: timedelta, event_id: str | None
+    service: Milepost, tx: AsyncpgTx, event: Event, *, tenant: str, keep: timedelta, event_id: str | None
 ) -> SignalRef:
     """Do what `Milepost.signal` says; see there."""
     signal = _signal(service, event, tenant, keep, event_id)

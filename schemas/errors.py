@@ -13,6 +13,8 @@ Every error has a code, a place, a reason and a fix; `milepost explain CODE` pri
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 
 class MilepostError(Exception):
     """Root of every error that Milepost raises.
@@ -48,6 +50,31 @@ class UsageError(MilepostError):
 
 class StateError(MilepostError):
     """Refused by the present state; exit 3."""
+
+
+class IdempotencyKeyReused(StateError):
+    """MP460: the idempotency key belongs to another request."""
+
+
+class OperationInProgress(StateError):
+    """MP461: the same operation runs now.
+
+    Attributes:
+        retry_after: When to ask again.
+    """
+
+    retriable = True
+    retry_after: timedelta | None = None
+
+
+class OutcomeUnknown(StateError):
+    """MP462: nobody knows whether the operation took effect.
+
+    Attributes:
+        retry_after: When asking again makes sense; None when only a person can settle it.
+    """
+
+    retry_after: timedelta | None = None
 
 
 class ConnectError(MilepostError):

@@ -684,6 +684,7 @@ CREATE TABLE milepost.operation (
     CHECK ((state IN ('RUNNING', 'UNKNOWN')) = (wake_at IS NOT NULL)),
     CHECK (state IN ('RUNNING', 'UNKNOWN') OR expires_at IS NOT NULL),
     CHECK (state <> 'UNKNOWN' OR expires_at IS NULL),
+    CHECK (state <> 'UNKNOWN' OR doubt_at IS NOT NULL),
     CHECK (state <> 'FAILED_FINAL' OR code IS NOT NULL)
 );
 CREATE INDEX operation_wake_idx ON milepost.operation (wake_at) WHERE wake_at IS NOT NULL;

@@ -145,7 +145,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(carrier: Hooks
     chunked = "Transfer-Encoding: chunked", b"3e8\r\n" + b"x" * 1000 + b"\r\n"
     for header, part in (chunked, ("Content-Length: 1000000000", b"")):
         head = f"POST /hooks/carrier/ HTTP/1.1\r\nHost: here\r\n{header}\r\n\r\n"
-        assert await unfinished(carrier, head.encode() + part * 3)[:13] == "HTTP/1.1 413 "
+        assert (await unfinished(carrier, head.encode() + part * 3))[:13] == "HTTP/1.1 413 "
     assert len(await carrier.rows()) == 1
 
 
