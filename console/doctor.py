@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..schemas.errors import ConnectError, StartError, StateError
 from ..schemas.options import Repeat
-from ..schemas.settings import Duration
+from ..schemas.settings import Duration, Settings
 from ..schemas.states import StepKind, StepState
 from ..streams.migrate import migration_files
 from ..streams.topics import describe
@@ -44,6 +44,7 @@ async def doctor(given: Globals, *, strict: bool) -> None:
     Raises:
         typer.Exit: 1 with findings, 3 when the schema is not this version's, 4 when a server cannot be reached.
     """
+    given.to_environment()
     service = optional_app(given)
     checks: list[Check] = []
     async for check in examine(given, service):
@@ -165,21 +166,31 @@ def _delicate(service: Milepost | None) -> list[str]:
 
 
 async def _kafka(service: Milepost | None, *, served: bool) -> AsyncIterator[Check]:
-    bootstrap = os.environ.get("MILEPOST_KAFKA", "localhost:9092")
+    try:
+        kafka = service.settings if service is not None else Settings.from_env()
+    except StartError as error:
+        yield Check("kafka", "error", error.text, error.code)
+        return
     internal = internal_topics(service) if service is not None else []
     events = event_topics(service) if service is not None else []
     try:
-        present = await describe(bootstrap, internal + events, within=KAFKA_TIMEOUT)
-    except ConnectError as error:
+        present = await describe(kafka, internal + events, within=KAFKA_TIMEOUT)
+    except (ConnectError, StartError) as error:
         yield Check("kafka", "error", error.text, error.code)
         return
-    yield Check("kafka", "ok", f"Kafka at {bootstrap}")
+    yield Check("kafka", "ok", f"Kafka at {kafka.kafka}{_how(kafka)}")
     for topics in (
         findings.judge_topics(internal, present, served=served),
         findings.judge_event_topics(events, present, create=_may_create(service)),
     ):
         if topics is not None:
             yield topics
+
+
+def _how(settings: Settings) -> str:
+    """Say how it is talked to, unless in plain text."""
+    who = f", user {settings.kafka_user}" if settings.kafka_user else ""
+    return "" if settings.kafka_security == "PLAINTEXT" else f" ({settings.kafka_security}{who})"
 
 
 def _may_create(service: Milepost | None) -> bool:

@@ -196,6 +196,14 @@ def doctor_command(
     asyncio.run(doctor(given(context), strict=strict))
 
 
+@app.command("settings")
+def settings_command(context: typer.Context) -> None:
+    """Show the effective settings, where each comes from, and secrets masked."""
+    from .settings import show_settings
+
+    show_settings(given(context))
+
+
 @app.command("explain")
 def explain_command(
     context: typer.Context,

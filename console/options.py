@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import typer
 
 from ..schemas.errors import UsageError
+from ..schemas.masking import is_url
 from .output import Output
 
 _FLAGS = frozenset({"--json", "--yes"})
@@ -91,11 +92,17 @@ class Globals:
                 "`milepost dev` starts one and prints that line.",
             )
         scheme, _, rest = found.partition("://")
+        place = "--database" if self.database else "MILEPOST_DATABASE_URL"
         if not rest or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
-            place = "--database" if self.database else "MILEPOST_DATABASE_URL"
             what = f"begins with {scheme}://" if rest else "is no URL"
             raise UsageError(
                 "MP602", f"{place} {what}, and Milepost needs PostgreSQL: postgresql://user@host:port/name."
+            )
+        if not is_url(f"postgresql://{rest}"):
+            raise UsageError(
+                "MP602",
+                f"{place} cannot be read as postgresql://user:password@host:port/name. A password with one of : / ? # "
+                "@ % in it is written with %3A %2F %3F %23 %40 %25.",
             )
         return f"postgresql://{rest}"
 

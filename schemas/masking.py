@@ -28,6 +28,14 @@ def mask_url(url: str) -> str:
     return f"{scheme}://{shown}{at}{place}{slash}{path}"
 
 
+def is_url(url: str) -> bool:
+    """Tell whether a database's URL has an authority that can be read as user:password@host:port, each optional."""
+    place = url.partition("://")[2]
+    place = re.split(r"[/?#]", place, maxsplit=1)[0]
+    user, at, hosts = place.rpartition("@")
+    return _is_place(hosts) and "@" not in user and (not at or user.count(":") <= 1)
+
+
 def place_of(url: str) -> str:
     """Return host and port of a URL for an error; never what may be a password that was not escaped."""
     try:

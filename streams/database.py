@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, cast
@@ -14,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from ..schemas.envelope import Envelope
 from ..schemas.errors import ConnectError, UsageError
+from ..schemas.masking import place_of
 from ..schemas.settings import Settings
 from ..schemas.transaction import AnyTx, Publisher, Transaction
 from .guard import SessionGuard, ended_in_transaction, watch
@@ -28,6 +30,7 @@ CANNOT_CONNECT = (
     asyncpg.TooManyConnectionsError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
+    asyncpg.exceptions.ClientConfigurationError,
 )
 
 
@@ -160,14 +163,15 @@ def statement_cache(settings: Settings) -> int:
 
 def cannot_reach(dsn: str, error: BaseException) -> ConnectError:
     """Make the error that says which PostgreSQL cannot be reached, why, and what to do."""
-    parts = urlsplit(dsn)
-    place = parts.netloc.rpartition("@")[2] or "the local socket"
-    reason = str(error) or type(error).__name__
-    return ConnectError(
-        "MP501",
-        f"PostgreSQL at {place}, database {parts.path.lstrip('/') or 'of the same name'}: {reason}. Check "
-        "that it runs and that MILEPOST_DATABASE_URL names it; `milepost dev` starts one.",
-    )
+    name = urlsplit(dsn).path.lstrip("/") or "of the same name"
+    reason = str(error).rstrip(".") or type(error).__name__
+    fix = "Check that it runs and that MILEPOST_DATABASE_URL names it; `milepost dev` starts one."
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not accepted ({error.verify_message})"
+        fix = "Check sslrootcert and sslmode in MILEPOST_DATABASE_URL, and that it names the certificate's host."
+    elif isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+        fix = "Check user and password in MILEPOST_DATABASE_URL, and what pg_hba.conf asks for."
+    return ConnectError("MP501", f"PostgreSQL at {place_of(dsn)}, database {name}: {reason}. {fix}")
 
 
 async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
