@@ -99,9 +99,7 @@ class Retention:
         every: How often each kind is walked, over all processes.
     """
 
-    def __init__(
-        self, database: Database, *, clock: Clock | None = None, every: timedelta = EVERY
-    ) -> None:
+    def __init__(self, database: Database, *, clock: Clock | None = None, every: timedelta = EVERY) -> None:
         self._database = database
         self._clock = clock or SystemClock()
         self._every = every

@@ -10,9 +10,11 @@ from typing import Any
 
 import asyncpg
 from milepost import Event, Milepost, Settings, Transaction
+from milepost.consumers.publishing import publish_in
 from milepost.inbox.consumer import Consumer
+from milepost.streams.database import Database
 
-from tests.support.inbox import EFFECT, EFFECTS, Effects, Sent, committed, reader_of, running, send
+from tests.support.inbox import EFFECT, EFFECTS, Effects, Paid, Sent, committed, reader_of, running, send
 from tests.support.waiting import until
 
 
@@ -54,8 +56,6 @@ class Shop:
     async def consume(self, records: Sequence[Sent], *, until_effects: int) -> None:
         """Send records and have the live group consume until there are so many effects, offsets committed."""
         await send(self.kafka, self.topic, records)
-        from milepost.consumers.publishing import publish_in
-
         async with self.opened() as database:
             async with running(reader_of(self.consumer, database, self.kafka, publisher=publish_in)):
                 await until(
@@ -66,8 +66,6 @@ class Shop:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Any]:
         """Give the service's own database."""
-        from milepost.streams.database import Database
-
         database = Database(self.service.settings)
         await database.open()
         try:
@@ -108,7 +106,6 @@ class Shop:
 
 def declared(service: Milepost, topic: str, handler: Any, **options: Any) -> Consumer:
     """Return a new consumer of a service, named and fed by a topic."""
-    from tests.support.inbox import Paid
 
     class Here(Paid, type="test.paid", version=1, topic=topic, key="order"):
         pass

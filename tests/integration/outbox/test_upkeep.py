@@ -173,20 +173,6 @@ async def test_a_publish_that_is_still_open_keeps_its_partition(database_url: st
         assert not await exists(connection, name)
 
 
-async def test_the_inbox_forgets_what_is_old(database_url: str) -> None:
-    async with connected(database_url) as (connection,):
-        await connection.execute(
-            'INSERT INTO milepost.inbox (consumer, event_id, fingerprint, outcome, topic, partition, "offset", at)'
-            " SELECT 'c', gen_random_uuid(), '\\x00', CASE n % 4 WHEN 0 THEN 'PARKED' ELSE 'APPLIED' END, 't', 0, n,"
-            " clock_timestamp() - make_interval(days => n % 2 * 40) FROM generate_series(1, 4000) AS n"
-        )
-        await upkeep(database_url, keep_inbox=timedelta(days=30)).tidy(stop())
-        left = await connection.fetch(
-            "SELECT outcome, count(*) AS n FROM milepost.inbox GROUP BY outcome ORDER BY outcome"
-        )
-        assert [(row["outcome"], row["n"]) for row in left] == [("APPLIED", 1000), ("PARKED", 1000)]
-
-
 @pytest.fixture
 async def stranger(database_url: str) -> AsyncIterator[str]:
     """The URL of the database for a user with the runtime role only."""

@@ -6,15 +6,19 @@ import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from milepost import ReplayOutcome, StateError, UsageError
+from milepost.inbox.replay_store import ReplayStore
 from milepost.schemas.ids import SystemClock
 from milepost.streams.topics import ensure_topics
 
-from tests.support.inbox import IDS, Sent, committed, headers, paid, send
+from tests.support.inbox import IDS, Sent, committed, headers, paid, reader_of, running, send
 from tests.support.replays import Shop, shop
+from tests.support.waiting import until
 
 PARTITIONS = 3
 
@@ -110,10 +114,6 @@ async def test_the_live_group_is_left_alone(live: Shop) -> None:
         before = (await committed(live.kafka, live.topic), await live.effects.rows(positions))
         known = {group for group in await groups() if live.topic in group}
         async with live.opened() as database:
-            from milepost.inbox.replay_store import ReplayStore
-            from tests.support.inbox import reader_of, running
-            from tests.support.waiting import until
-
             reader = reader_of(live.consumer, database, live.kafka)
             async with running(reader):
                 await until(lambda: reader.health().detail.startswith("3 partitions"), within=20)
@@ -148,8 +148,6 @@ async def test_nothing_is_applied_ahead_of_the_consumer(live: Shop) -> None:
 
 
 async def test_an_offset_that_somebody_has_reset_counts_as_the_consumers_place(live: Shop) -> None:
-    from aiokafka import AIOKafkaConsumer, TopicPartition
-
     client = AIOKafkaConsumer(bootstrap_servers=live.kafka, group_id=live.topic, enable_auto_commit=False)
     await client.start()
     try:
@@ -197,8 +195,6 @@ async def test_slices_by_time_and_gaps(live: Shop) -> None:
     part = await live.service.replay(live.topic, topic=live.topic, since={1: 2, 2: 8}, until={1: 4, 2: 99})
     assert sum(part.counts.values()) == 2 + 2 and part.ends == {1: 4, 2: 10}
     # Aborted records and markers are gaps in the offsets, at the end too.
-    from aiokafka import AIOKafkaProducer
-
     producer = AIOKafkaProducer(bootstrap_servers=live.kafka, transactional_id=live.topic)
     await producer.start()
     try:
@@ -218,14 +214,15 @@ async def test_slices_by_time_and_gaps(live: Shop) -> None:
 
 async def test_what_cannot_be_replayed_is_refused_by_name(live: Shop) -> None:
     replay = live.service.replay
-    for wrong, code in (
-        (lambda: replay("nobody", topic=live.topic, since=ALL), "MP490"),
-        (lambda: replay(live.topic, topic="nowhere-at-all", since=ALL), "MP491"),
-        (lambda: replay(live.topic, topic=live.topic, since={7: 0}), "MP491"),
-        (lambda: replay(live.topic, topic=live.topic, since={0: 5}, until={0: 3}), "MP491"),
+    nothing: dict[str, Any] = {}
+    for name, topic, since, more, code in (
+        ("nobody", live.topic, ALL, nothing, "MP490"),
+        (live.topic, "nowhere-at-all", ALL, nothing, "MP491"),
+        (live.topic, live.topic, {7: 0}, nothing, "MP491"),
+        (live.topic, live.topic, {0: 5}, {"until": {0: 3}}, "MP491"),
     ):
         with pytest.raises(UsageError) as raised:
-            await wrong()
+            await replay(name, topic=topic, since=since, **more)
         assert raised.value.code == code, raised.value.text
     with pytest.raises(StateError, match="MP494"):
         await replay(live.topic, topic=live.topic, since=ALL, resume=IDS.new())
