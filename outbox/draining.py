@@ -21,7 +21,7 @@ Settle: TypeAlias = Callable[[Collection[int], Sequence[Parked]], Awaitable[None
 #: Pages that are worked off before other rows get a turn.
 _PAGES = 20
 #: A denied topic is tried again after so many seconds, then after twice as many, up to the last.
-_DENIED_FIRST, _DENIED_LAST = 5.0, 60.0
+_DENIED_FIRST, _DENIED_LAST = 2.0, 60.0
 
 
 class Draining:

@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
 from milepost.outbox import catalog
-from milepost.outbox.routing import record_size
+from milepost.outbox.records import headers_of, size_alone, sized
 from milepost.schemas.errors import UsageError
 
 from tests.support.outbox import (
@@ -50,14 +50,13 @@ def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def sized(size: int, key: str) -> tuple[bytes, str]:
+def record_of(size: int, key: str) -> tuple[bytes, str]:
     """A value that makes a batch of one record of exactly so many bytes, with its key and headers."""
     headers = '{"ce_id": "00000000-0000-7000-8000-000000000000", "x": "gr\u00fcn"}'
-    pairs = [("ce_id", b"0" * 36), ("x", "grün".encode())]
     value = b"x" * size
-    while record_size(key.encode(), value, pairs) > size:
+    while size_alone(sized(key.encode()), value, headers_of(headers)) > size:
         value = value[1:]
-    assert record_size(key.encode(), value, pairs) == size
+    assert size_alone(sized(key.encode()), value, headers_of(headers)) == size
     return value, headers
 
 
@@ -70,7 +69,7 @@ async def test_at_the_limit_and_one_byte_over(
         mates = await publish_noted(connection, topic, [Noted(key=f"k{n}", n=n) for n in range(30)])
         made = {}
         for over in (-1, 0, 1):
-            value, headers = sized(LIMIT + over, f"limit{over}")
+            value, headers = record_of(LIMIT + over, f"limit{over}")
             event = await insert_row(connection, topic, key=f"limit{over}", value=value, headers=headers)
             made[over] = (event, value)
             mates += await publish_noted(connection, topic, [Noted(key=f"after{over}")])

@@ -65,7 +65,9 @@ class Held:
 
     async def letter(self, event: UUID) -> asyncpg.Record:
         """Return the letter of a row."""
-        found = await self.connection.fetchrow("SELECT * FROM milepost.dead_letter WHERE id = $1", event)
+        found: asyncpg.Record | None = await self.connection.fetchrow(
+            "SELECT * FROM milepost.dead_letter WHERE id = $1", event
+        )
         assert found is not None
         return found
 
@@ -76,7 +78,8 @@ class Held:
             found = await self.letter(event)
             return found if found["status"] == status else None
 
-        return await until(so_far, within=20, what=f"the letter to be {status}")
+        found: asyncpg.Record = await until(so_far, within=20, what=f"the letter to be {status}")
+        return found
 
 
 @asynccontextmanager
