@@ -11,9 +11,10 @@ from ..schemas.errors import ConnectError, MilepostError, StartError, StateError
 from ..streams.migrate import migration_files
 from .application import load_app
 from .findings import Check, counted, judge_schema
+from .memory import judge_memory
 from .options import Globals
 from .output import Output
-from .problems import FINDINGS, REFUSED, exit_status
+from .problems import FINDINGS, NO_CONNECTION, REFUSED, exit_status
 from .store import Sql, reading
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ async def check(given: Globals, *, strict: bool) -> None:
     """Print what each saga has, and what is wrong with it.
 
     Args:
-        strict: A database that cannot be looked at fails too.
+        strict: A server that cannot be looked at fails too.
 
     Raises:
         typer.Exit: 1 with findings, 3 when the database's schema is not this version's; with `strict` 2 when no
@@ -49,10 +50,16 @@ async def check(given: Globals, *, strict: bool) -> None:
     schema, unseen = await _schema(given)
     _print_schema(out, schema)
     _print_probes(out, service)
+    memory = await judge_memory(service)
+    for judged in memory:
+        _print_schema(out, judged)
+    found += sum(judged.severity == "error" for judged in memory)
     if found:
         raise typer.Exit(FINDINGS)
     if unseen is not None and strict:
         raise typer.Exit(exit_status(unseen))
+    if strict and any(judged.severity == "warning" for judged in memory):
+        raise typer.Exit(NO_CONNECTION)
     if schema.severity == "error":
         raise typer.Exit(REFUSED)
 

@@ -21,6 +21,7 @@ from . import dead_store, findings
 from .application import definitions, event_topics, internal_topics, optional_app
 from .findings import Check, Group
 from .letters import ALARM, STUCK, judge_letters, judge_redrives, judge_unsent
+from .memory import judge_memory
 from .options import Globals
 from .output import Output, clean
 from .problems import FINDINGS, NO_CONNECTION, REFUSED
@@ -185,6 +186,8 @@ async def _kafka(service: Milepost | None, *, served: bool) -> AsyncIterator[Che
     ):
         if topics is not None:
             yield topics
+    for memory in await judge_memory(service) if service is not None else ():
+        yield memory
 
 
 def _how(settings: Settings) -> str:
