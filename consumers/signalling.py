@@ -76,6 +76,12 @@ def _signal(service: Milepost, event: Event, tenant: str, keep: timedelta, event
             f"signal({kind}): {type(event).__name__} says no correlate=, so no wait could match it. Declare the field "
             'that waits match on: class X(Event, ..., correlate="tracking_id").',
         )
+    if event.milepost_spec.codec.secret:
+        raise UsageError(
+            "MP348",
+            f"signal({kind}): {type(event).__name__} is encrypted, and a signal is stored readable. Give one without "
+            "secrets.",
+        )
     for what, text in (("tenant", tenant or "-"), ("key", key), ("event_id", event_id or "-")):
         if problem := text_problem(text, longest=LONGEST):
             raise UsageError("MP456", f"signal({kind}): {what} {text[:50]!r} {problem}.")
@@ -93,4 +99,5 @@ def _signal(service: Milepost, event: Event, tenant: str, keep: timedelta, event
         key=key,
         payload=event.model_dump_json(by_alias=True),
         keep=keep,
+        version=event.milepost_spec.version,
     )

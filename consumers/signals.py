@@ -109,4 +109,5 @@ def _received(service: Milepost, event: Event, tx: Transaction) -> NewSignal:
         key=cast(str, correlation_of(event)),
         payload=event.model_dump_json(by_alias=True),
         traceparent=envelope.traceparent or current_traceparent(),
+        version=event.milepost_spec.version,
     )

@@ -54,6 +54,7 @@ _STEP_PLAIN = (
     "probes",
     "nudges",
     "signal",
+    "signal_version",
 )
 _STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at")
 _RUN_PLAIN = (

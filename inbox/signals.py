@@ -48,6 +48,7 @@ class NewSignal:
         source: CloudEvents source; (tenant, source, event_id) makes the signal unique.
         key: Correlation text that waits match on.
         payload: The event's data as JSON text; numbers keep every digit.
+        version: Version of the payload; None for that of whichever class reads it.
         keep: How long an unmatched signal stays matchable.
     """
 
@@ -60,6 +61,7 @@ class NewSignal:
     payload: str
     traceparent: str | None = None
     keep: timedelta = field(default=timedelta(days=7))
+    version: int | None = None
 
 
 class Matched(NamedTuple):
@@ -210,4 +212,5 @@ def _columns(signals: Sequence[NewSignal]) -> tuple[list[Any], ...]:
         [signal.payload for signal in signals],
         [signal.traceparent for signal in signals],
         [signal.keep for signal in signals],
+        [signal.version for signal in signals],
     )

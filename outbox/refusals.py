@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic_core import PydanticSerializationError
 
 from ..schemas.errors import UsageError
@@ -16,6 +16,8 @@ from ..schemas.events import Event
 
 #: Header names that Milepost writes itself, beside ce_* and milepost-*.
 RESERVED_HEADERS = frozenset({"content-type", "traceparent", "tracestate"})
+#: What pydantic writes in place of a secret.
+_MASK = b'"**********"'
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -50,7 +52,7 @@ def too_large(where: str, size: int, limit: int) -> UsageError:
 
 
 def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, str | datetime):
+    if isinstance(value, str | datetime | SecretStr | SecretBytes):
         yield path or "its value", value
         return
     for name, inner in _inside(value):
@@ -78,7 +80,7 @@ def body_of(event: Event) -> bytes:
         UsageError: MP317 when a field cannot be serialised, MP311 when a serialiser of its own writes NUL.
     """
     try:
-        body = event.model_dump_json().encode()
+        body = event.model_dump_json(by_alias=True).encode()
     except (PydanticSerializationError, UnicodeEncodeError) as error:
         raise UsageError(
             "MP317",
@@ -87,7 +89,20 @@ def body_of(event: Event) -> bytes:
         ) from error
     if _NUL_IN_JSON.search(body):
         _check_text(event.milepost_spec.type, "its body", "\0")
+    if _MASK in body:
+        _check_masked(event)
     return body
+
+
+def _check_masked(event: Event) -> None:
+    for path, leaf in _leaves("", event):
+        if isinstance(leaf, SecretStr | SecretBytes):
+            raise UsageError(
+                "MP317",
+                f"publish(): {event.milepost_spec.type}, field {path} is a {type(leaf).__name__}, which is written as "
+                "asterisks, so its value would be lost. Declare it as str and let the class encrypt (codec=AesGcm()), "
+                "or give the field a serialiser.",
+            )
 
 
 def check_headers(where: str, headers: Mapping[Any, Any]) -> None:

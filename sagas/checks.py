@@ -141,8 +141,8 @@ def check_stored(place: str, event: type[Event]) -> None:
     if event.milepost_spec.codec.secret:
         raise DefinitionError(
             "MP348",
-            f"{place}: {event.__name__} is encrypted, and what ends a wait is stored readable with the run. Wait for an "
-            "event without secrets, and let a step fetch what it needs.",
+            f"{place}: {event.__name__} is encrypted, and what ends a wait is stored readable with the run. Wait for "
+            "an event without secrets, and let a step fetch what it needs.",
         )
 
 

@@ -35,6 +35,7 @@ class Step:
         since: When the present state began.
         first_at: When the first try began.
         signal: Payload of the signal that its wait was matched with, if any; only loaded, never stored here.
+        signal_version: Version of that payload; None for that of the wait's class.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Step:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     signal: Mapping[str, Json] | None = None
+    signal_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from ..schemas.codecs import Unreadable
 from ..schemas.options import Then
+from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
 from . import failing, forward, retry, settling, waits
 from .definition import Node
@@ -34,9 +36,12 @@ def signalled(draft: Draft, node: Node, step: Step, payload: Mapping[str, Json])
 
 
 def _complete(draft: Draft, node: Node, step: Step, payload: Json) -> None:
+    assert node.wait is not None
     try:
+        # A signal may have been stored by a process that knew an older class of the event.
+        payload = brought_up(node.wait.event, payload, step.signal_version)
         node.decode(payload)
-    except ValueError as error:  # pydantic's ValidationError, or what JSON cannot hold
+    except (ValueError, Unreadable) as error:  # pydantic's ValidationError, or what JSON cannot hold
         failing.person(draft, step, SIGNAL_INVALID, clean(str(error)))
         return
     forward.succeed(draft, step, payload)

@@ -68,16 +68,7 @@ def at_version(kind: type[Event], body: bytes, version: int) -> bytes:
     Raises:
         Unreadable: EVENT_TOO_NEW, NO_UPCASTER or UPCAST_FAILED.
     """
-    current = kind.milepost_spec.version
-    if version == current:
-        return body
-    if version > current:
-        raise Unreadable(
-            "EVENT_TOO_NEW",
-            f"it is version {version} of {kind.milepost_spec.type}, and {kind.__name__} here knows {current}; deploy "
-            "the newer class, then redrive",
-        )
-    if not kind.milepost_upcasters:
+    if version == kind.milepost_spec.version or not _must_grow(kind, version):
         return body
     try:
         found: Any = json.loads(body)
@@ -85,9 +76,34 @@ def at_version(kind: type[Event], body: bytes, version: int) -> bytes:
         raise Unreadable(
             "INVALID_BODY", f"it is no {kind.__name__}: no JSON ({type(error).__name__})"
         ) from None
-    for n in range(version, current):
-        found = _one_up(kind, n, found)
-    return json.dumps(found, ensure_ascii=False).encode(errors="surrogatepass")
+    grown = brought_up(kind, found, version)
+    return json.dumps(grown, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def brought_up(kind: type[Event], body: Any, version: int | None) -> Any:
+    """Return a body, parsed, brought from a version to that of its class.
+
+    Args:
+        version: None for the class's own.
+
+    Raises:
+        Unreadable: EVENT_TOO_NEW, NO_UPCASTER or UPCAST_FAILED.
+    """
+    if version is not None and _must_grow(kind, version):
+        for n in range(version, kind.milepost_spec.version):
+            body = _one_up(kind, n, body)
+    return body
+
+
+def _must_grow(kind: type[Event], version: int) -> bool:
+    current = kind.milepost_spec.version
+    if version > current:
+        raise Unreadable(
+            "EVENT_TOO_NEW",
+            f"it is version {version} of {kind.milepost_spec.type}, and {kind.__name__} here knows {current}; deploy "
+            "the newer class, then redrive",
+        )
+    return version < current and bool(kind.milepost_upcasters)
 
 
 def _one_up(kind: type[Event], version: int, body: Any) -> dict[str, Any]:

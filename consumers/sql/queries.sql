@@ -6,11 +6,12 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS 
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
        milepost.clock() AS now,
        (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
+                                                           'signal_version', matched.version,
                                                            'signal_traceparent', matched.traceparent)
                          ORDER BY s.n)
         FROM milepost.step AS s
         LEFT JOIN LATERAL (
-            SELECT g.payload, g.traceparent
+            SELECT g.payload, g.version, g.traceparent
             FROM milepost.wait AS w
             JOIN milepost.signal AS g ON g.id = w.signal_id
             WHERE s.kind = 'WAIT' AND s.wake_at IS NOT NULL AND w.state = 'MATCHED'

@@ -13,12 +13,13 @@ FROM milepost.wait
 WHERE run_id = $1 AND step = $2 AND iteration = $3 AND generation = $4;
 
 -- name: insert_signals
-INSERT INTO milepost.signal (id, tenant, source, event_id, type, key, payload, traceparent, received_at, expires_at)
+INSERT INTO milepost.signal (id, tenant, source, event_id, type, key, payload, traceparent, received_at, expires_at,
+                             version)
 SELECT given.id, given.tenant, given.source, given.event_id, given.type, given.key, given.payload::jsonb,
-       given.traceparent, clock.now, clock.now + given.keep
+       given.traceparent, clock.now, clock.now + given.keep, given.version
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-            $9::interval[])
-         WITH ORDINALITY AS given (id, tenant, source, event_id, type, key, payload, traceparent, keep, n),
+            $9::interval[], $10::integer[])
+         WITH ORDINALITY AS given (id, tenant, source, event_id, type, key, payload, traceparent, keep, version, n),
      (SELECT milepost.clock() AS now) AS clock
 ORDER BY given.tenant, given.source, given.event_id, given.n
 ON CONFLICT DO NOTHING

@@ -538,6 +538,9 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- Version of the payload, so that the class that reads it days later can bring it up to its own; NULL is that class's.
+ALTER TABLE milepost.signal ADD COLUMN version integer;
 -- What the relay has put aside can be sent again, and what it knows of topics is kept.
 
 -- The relay has looked for this topic by name and not found it: publish refuses it until the relay finds it. A topic

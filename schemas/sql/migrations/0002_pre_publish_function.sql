@@ -153,3 +153,6 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- Version of the payload, so that the class that reads it days later can bring it up to its own; NULL is that class's.
+ALTER TABLE milepost.signal ADD COLUMN version integer;
