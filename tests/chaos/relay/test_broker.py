@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
 
 import pytest
+from aiokafka.producer.transaction_manager import TransactionManager
 from milepost.devstack.kafka import Kafka
 from milepost.outbox.log import outbox_state
+from milepost.outbox.producer import Producer
 
 from tests.support.outbox import (
     Noted,
@@ -24,6 +29,10 @@ from tests.support.outbox import (
     until_sent,
 )
 from tests.support.waiting import until
+
+
+#: Orderly restarts before the SIGKILL.
+RESTARTS = 5 if os.environ.get("MILEPOST_CHAOS") == "long" else 0
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +132,97 @@ async def test_asked_to_stop_while_the_broker_is_frozen(
             found = await until_arrived(broker.bootstrap, topic, ids, within=60)
         assert set(found.ids()) == set(ids)
         assert found.order() == {f"k{n}".encode(): ids[n::5] for n in range(5)}
+
+
+async def test_a_slow_broker_gets_each_row_once(database_url: str, broker: Kafka, topic_prefix: str) -> None:
+    """A broker that stands still again and again for less than the delivery timeout only costs time."""
+    topic = f"{topic_prefix}.slow"
+    await make_topics(broker.bootstrap, topic)
+    enough = asyncio.Event()
+
+    async def stutter() -> None:
+        while not enough.is_set():
+            broker.freeze()
+            await asyncio.sleep(0.4)
+            broker.thaw()
+            await asyncio.sleep(0.1)
+
+    async with connected(database_url) as (connection,):
+        async with relaying(database_url, broker.bootstrap, delivery=20):
+            ids = await publish_noted(connection, topic, notes(0, 5))
+            await until_sent(connection)
+            slow = asyncio.create_task(stutter())
+            for n in range(5, 45, 5):
+                ids += await publish_noted(connection, topic, notes(n, n + 5))
+                await until_sent(connection, within=60)
+            enough.set()
+            await slow
+        found = await arrived(broker.bootstrap, topic)
+        assert sorted(found.ids()) == sorted(ids), "each once"
+        assert found.order() == {f"k{n}".encode(): ids[n::5] for n in range(5)}
+
+
+async def test_a_broker_that_ends_under_load(database_url: str, broker: Kafka, topic_prefix: str) -> None:
+    topic = f"{topic_prefix}.rolled"
+    await make_topics(broker.bootstrap, topic)
+    enough, ids = asyncio.Event(), list[UUID]()
+
+    async with connected(database_url, 2) as (connection, writer):
+
+        async def write() -> None:
+            n = 0
+            while not enough.is_set():
+                ids.extend(await publish_noted(writer, topic, notes(n, n + 5)))
+                n += 5
+                await asyncio.sleep(0.02)
+
+        async with relaying(database_url, broker.bootstrap, delivery=3) as running:
+            writing = asyncio.create_task(write())
+            for _ in range(RESTARTS):
+                await asyncio.to_thread(broker.restart)
+            await asyncio.to_thread(broker.kill)
+            await asyncio.to_thread(broker.start)
+            enough.set()
+            await writing
+            await until_sent(connection, within=60)
+            await until(lambda: running.relay.health().ok, what="health to turn green")
+        found = await arrived(broker.bootstrap, topic)
+        assert set(found.ids()) == set(ids)
+        assert found.order() == {f"k{n}".encode(): ids[n::5] for n in range(5)}
+        assert found.copies_differ() == []
+
+
+async def test_a_producer_beyond_repair_is_replaced(
+    database_url: str, kafka: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gap in the sequence numbers, which a real broker refuses from then on until there is a new producer."""
+    topic = f"{topic_prefix}.fatal"
+    await make_topics(kafka, topic)
+    increment, gaps = TransactionManager.increment_sequence_number, 2
+    opened, count = Producer.open, 0
+
+    async def counted(self: Producer) -> None:
+        nonlocal count
+        count += 1
+        await opened(self)
+
+    monkeypatch.setattr(Producer, "open", counted)
+
+    def with_a_gap(self: Any, partition: Any, by: int) -> None:
+        nonlocal gaps
+        gaps, wrong = gaps - 1, gaps > 0
+        increment(self, partition, by + (1000 if wrong else 0))
+
+    async with connected(database_url) as (connection,), relaying(database_url, kafka, delivery=2) as running:
+        ids = await publish_noted(connection, topic, notes(0, 20))
+        await until_sent(connection)
+        monkeypatch.setattr(TransactionManager, "increment_sequence_number", with_a_gap)
+        for n in range(20, 80, 10):
+            ids += await publish_noted(connection, topic, notes(n, n + 10))
+        await until_sent(connection, within=60)
+        assert gaps <= 0 and count >= 2, "the broker refused, and the producer was replaced"
+        await until(lambda: running.relay.health().ok, what="health to turn green")
+    found = await arrived(kafka, topic)
+    assert set(found.ids()) == set(ids)
+    assert found.order() == {f"k{n}".encode(): ids[n::5] for n in range(5)}
+    assert found.copies_differ() == []

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -26,6 +26,17 @@ class _Owner:
     def new(self) -> Any:
         """Return it."""
         return self.first
+
+
+class _Skewed(SystemClock):
+    """A machine's clock that is wrong."""
+
+    def __init__(self, ahead: timedelta) -> None:
+        self._ahead = ahead
+
+    def now(self) -> datetime:
+        """Return the wrong time."""
+        return super().now() + self._ahead
 
 
 def at_batch(number: int, act: Callable[[str], None]) -> None:
@@ -63,7 +74,8 @@ def signal_at(moment: str, number: int) -> Callable[[str], None]:
 
 async def main() -> None:
     """Run it."""
-    settings, ids, clock = Settings.from_env(), _Owner(), SystemClock()
+    settings, ids = Settings.from_env(), _Owner()
+    clock = _Skewed(timedelta(seconds=float(os.environ.get("AHEAD", "0"))))
     if "FREEZE_AT" in os.environ:
         at_batch(int(os.environ["FREEZE_AT"]), signal_at("before", signal.SIGSTOP))
     if "DIE_AT" in os.environ:
