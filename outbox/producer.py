@@ -25,7 +25,7 @@ from aiokafka.errors import (
 
 from ..schemas.ids import Clock
 from ..streams.kafka import quiet_client
-from ..streams.kafka_client import KafkaAt, client_arguments
+from ..streams.kafka_client import KafkaAt, client_arguments, why_unreachable
 from .encode import BATCH_BYTES, TopicPartition
 from .records import Batch
 
@@ -69,6 +69,7 @@ class Producer:
         quiet_client()
         self._clock = clock
         self._timeout = delivery_timeout.total_seconds()
+        self._kafka = kafka
         self._producer: Any = AIOKafkaProducer(
             **client_arguments(kafka),
             client_id="milepost-relay",
@@ -93,7 +94,7 @@ class Producer:
         error = self._opening.exception() if done else TimeoutError("no answer")
         if isinstance(error, KafkaError | OSError | TimeoutError):
             self._failed = True
-            raise SendFailed(f"cannot be reached: {_words(error)}") from error
+            raise SendFailed(f"cannot be reached: {await why_unreachable(self._kafka, error)}") from error
         if error is not None:
             raise error
 

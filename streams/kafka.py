@@ -30,12 +30,13 @@ from typing import Any, Literal, Protocol, TypedDict
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import KafkaConnectionError
 from faststream.kafka import KafkaBroker
 from faststream.kafka.message import FAKE_CONSUMER, KafkaMessage
 from faststream.middlewares import AckPolicy
 
 from ..schemas.envelope import Record
-from .kafka_client import KafkaAt, client_arguments, servers_of
+from .kafka_client import KafkaAt, client_arguments, kafka_unreachable, servers_of
 from .kafka_poll import Partition, Polls, watched
 from .kafka_sockets import Sockets, end_consumer
 
@@ -132,6 +133,7 @@ class GroupSession:
         quiet_client()
         self._polls = polls
         self._options = options
+        self._kafka = kafka
         self._sockets = Sockets()
         self._broker = _Broker(
             kafka,
@@ -178,11 +180,15 @@ class GroupSession:
         """Connect, join the group and begin to poll.
 
         Raises:
-            KafkaError: Kafka cannot be reached, a topic does not exist, or the group refuses this member.
+            ConnectError: MP502 when Kafka cannot be reached.
+            KafkaError: A topic does not exist, or the group refuses this member.
             TimeoutError: No assignment in time.
         """
-        async with asyncio.timeout(self._options.start_within.total_seconds()):
-            await self._broker.start()
+        try:
+            async with asyncio.timeout(self._options.start_within.total_seconds()):
+                await self._broker.start()
+        except KafkaConnectionError as error:
+            raise await kafka_unreachable(self._kafka, error) from error
 
     async def committed(self, partition: Partition) -> int | None:
         """Return the group's committed offset of a partition, or None."""

@@ -63,7 +63,13 @@ def client_arguments(kafka: KafkaAt) -> ClientArguments:
 
 
 async def kafka_unreachable(kafka: KafkaAt, error: BaseException) -> ConnectError:
-    """Make the error that says which Kafka cannot be reached, why, and which setting to look at.
+    """Make the error that says which Kafka cannot be reached, why, and which setting to look at."""
+    why = await why_unreachable(kafka, error)
+    return ConnectError("MP502", f"Kafka at {servers_of(kafka)} cannot be reached: {why}")
+
+
+async def why_unreachable(kafka: KafkaAt, error: BaseException) -> str:
+    """Return why a client could not connect, and which setting to look at.
 
     aiokafka keeps the reason of a failed connection to itself, so one more connection is made to learn it.
     """
@@ -73,8 +79,7 @@ async def kafka_unreachable(kafka: KafkaAt, error: BaseException) -> ConnectErro
     except TimeoutError:
         reason, fix = "", ""
     reason = reason or str(error) or type(error).__name__
-    fix = fix or "Start it (`milepost dev`), or set MILEPOST_KAFKA to its host:port."
-    return ConnectError("MP502", f"Kafka at {servers_of(kafka)} cannot be reached: {reason}. {fix}")
+    return f"{reason}. {fix or 'Start it (`milepost dev`), or set MILEPOST_KAFKA to its host:port.'}"
 
 
 def _tls(settings: Settings) -> ssl.SSLContext:

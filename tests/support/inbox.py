@@ -23,7 +23,8 @@ from milepost.schemas.settings import Settings
 from milepost.schemas.transaction import Transaction
 from milepost.streams.database import Database
 from milepost.streams.kafka import GroupOptions
-from milepost.streams.lifecycle import Stop
+from milepost.streams.kafka_client import KafkaAt
+from milepost.streams.lifecycle import Role, Stop
 from milepost.streams.reader import GroupReader
 
 EFFECTS = "CREATE TABLE effect (n bigserial PRIMARY KEY, event uuid NOT NULL, text text NOT NULL)"
@@ -167,7 +168,7 @@ def intake_of(consumer: Consumer, database: Database, publisher: Any = nothing_p
 def reader_of(
     consumer: Consumer,
     database: Database,
-    kafka: str,
+    kafka: KafkaAt,
     *,
     options: GroupOptions = FAST,
     publisher: Any = nothing_published,
@@ -191,7 +192,7 @@ def reader_of(
 
 
 @asynccontextmanager
-async def running(*readers: GroupReader, grace: float = 5.0) -> AsyncIterator[Stop]:
+async def running(*readers: Role, grace: float = 5.0) -> AsyncIterator[Stop]:
     """Run readers while the block lasts, then stop them in order.
 
     Raises:
