@@ -16,6 +16,7 @@ from ..inbox.redrive import Redriver
 from ..outbox.relay import Relay
 from ..outbox.upkeep import Upkeep
 from ..schemas.errors import StartError
+from ..schemas.events import declared_topics
 from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic
 from ..streams.database import Database
 from ..streams.kafka import GroupOptions
@@ -132,7 +133,15 @@ class Assembly:
 
     def _relay(self) -> list[Role]:
         service = self.service
-        return [Relay(self.database, clock=service.clock, ids=service.ids, randomness=service.randomness)]
+        return [
+            Relay(
+                self.database,
+                clock=service.clock,
+                ids=service.ids,
+                randomness=service.randomness,
+                topics=declared_topics(),
+            )
+        ]
 
     def _upkeep(self) -> list[Role]:
         clock = self.service.clock

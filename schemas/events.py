@@ -230,6 +230,16 @@ def _check(cls: type[Event]) -> None:
             )
 
 
+def declared_topics() -> set[str]:
+    """Return the topics of all event classes that this process has loaded."""
+    found, classes = set(), list(Event.__subclasses__())
+    while classes:
+        cls = classes.pop()
+        classes += cls.__subclasses__()
+        found.add(cls.milepost_spec.topic)
+    return found - {""}
+
+
 def spec_of(event: Publishable) -> EventSpec:
     """Return what the class of an event or tombstone declares."""
     return event.event.milepost_spec if isinstance(event, Tombstone) else event.milepost_spec

@@ -30,7 +30,6 @@ from tests.support.outbox import (
 )
 from tests.support.waiting import until
 
-
 #: Orderly restarts before the SIGKILL.
 RESTARTS = 5 if os.environ.get("MILEPOST_CHAOS") == "long" else 0
 
