@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _CONNECT = "__connect.errors."
 _OWN = "__milepost.errors."
-#: Kafka Connect's stages: what reads bytes, and what puts a record where it belongs.
-_STAGES = {"DECODE": "VALUE_CONVERTER", "HANDLE": "TASK_PUT"}
+#: Kafka Connect's stages, in capitals there: what reads bytes, and what puts a record where it belongs.
+_STAGES = {"DECODE": "value_converter", "HANDLE": "task_put"}
 #: Longest traceback that goes along, in characters.
 _TRACE = 8_000
 
@@ -107,7 +107,7 @@ def _context(consumer: str, letter: UUID, item: Item, reason: Reason) -> dict[st
         "offset": str(record.offset),
         "connector.name": consumer,
         "task.id": str(record.partition),
-        "stage": _STAGES[reason.stage],
+        "stage": _STAGES[reason.stage].upper(),
         "class.name": place,
         "exception.class.name": reason.error or reason.code,
         "exception.message": for_people(reason.message),
