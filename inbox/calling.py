@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from ..schemas.errors import UsageError
 from ..schemas.transaction import Publisher, Transaction
@@ -10,30 +11,34 @@ from ..streams.database import require_same_transaction
 from ..streams.tracing import span
 from .failures import HandlerFailed, Underneath, is_infrastructure, is_lost
 from .model import Item
+from .together import Together
 
 
-async def call(consumer: str, publisher: Publisher, tx: Transaction, item: Item) -> None:
-    """Call the handler of an event.
+async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Item) -> None:
+    """Call the handler of an event, or of several that it takes together.
 
     Args:
         consumer: Name of the consumer, for the trace.
         publisher: What `Transaction.publish` calls.
         tx: The open transaction; the handler gets one like it, which ends with it.
-        item: The event.
+        items: The event; several only for a handler that takes them together.
 
     Raises:
         HandlerFailed: The handler raised, or has ended the transaction.
         Underneath: It met trouble underneath, which says nothing about the event.
         CancelledError: This task was cancelled meanwhile.
     """
-    assert item.handler is not None and item.envelope is not None
-    envelope, connection = item.envelope, tx.connection
-    scoped = Transaction(connection, publisher, tx._session, envelope, _ended=tx._ended)
+    envelopes = [item.envelope for item in items if item.envelope is not None]
+    item, envelope, connection = items[0], envelopes[0], tx.connection
+    several = len(items) > 1
+    scoped = Transaction(connection, publisher, tx._session, None if several else envelope, _ended=tx._ended)
+    scoped._envelopes = envelopes
     try:
         with span(
             f"process {envelope.type}",
-            # Empty text is no valid parent: an event without one begins a trace of its own.
-            traceparent=envelope.traceparent or "",
+            # Empty text is no valid parent: an event without one begins a trace of its own, and so do several.
+            traceparent="" if several else envelope.traceparent or "",
+            links=[one.traceparent for one in envelopes if one.traceparent] if several else (),
             kind="consumer",
             attributes={
                 "messaging.system": "kafka",
@@ -42,20 +47,29 @@ async def call(consumer: str, publisher: Publisher, tx: Transaction, item: Item)
                 "messaging.message.id": envelope.event_id,
             },
         ):
-            await item.handler(item.event, scoped)
+            await _handle(items, scoped)
             await require_same_transaction(tx)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise HandlerFailed(item, ended=await _has_ended(tx)) from error
+        raise HandlerFailed(item, ended=await _has_ended(tx), last=items[-1]) from error
     except Exception as error:
         ended = await _has_ended(tx)
         if is_infrastructure(error) or is_lost(connection):
             raise Underneath(error, item, ended=ended) from error
-        raise HandlerFailed(item, ended=ended) from error
+        raise HandlerFailed(item, ended=ended, last=items[-1]) from error
     finally:
         scoped.closed = True
+
+
+async def _handle(items: Sequence[Item], tx: Transaction) -> None:
+    handler = items[0].handler
+    assert handler is not None
+    if isinstance(handler, Together):
+        await handler.handler([item.event for item in items], tx)
+    else:
+        await handler(items[0].event, tx)
 
 
 async def _has_ended(tx: Transaction) -> bool:

@@ -15,10 +15,12 @@ from ..schemas.events import Event, check_upcasters
 from ..schemas.options import Retry
 from ..schemas.transaction import Transaction
 from .answers import Answerer, Answering
+from .together import Together
 
 E = TypeVar("E", bound=Event)
 C = TypeVar("C", bound=Command[Any])
 Handler: TypeAlias = Callable[[E, Transaction], Awaitable[None]]
+BatchHandler: TypeAlias = Callable[[Sequence[E], Transaction], Awaitable[None]]
 Prepare: TypeAlias = Callable[[Transaction, Sequence[tuple[Event, Envelope]]], Awaitable[None]]
 Unknown: TypeAlias = Literal["skip", "dead_letter"]
 
@@ -85,21 +87,48 @@ class Consumer:
         """
 
         def register(handler: Handler[E]) -> Handler[E]:
-            check_upcasters(event)
-            kind = event.milepost_spec.type
-            if kind in self._handlers:
-                other, known = self._handlers[kind]
-                raise DefinitionError(
-                    "MP123",
-                    f"consumer {self.name}: {_name(handler)} would be the second handler of {kind}; "
-                    f"{_name(known)} already takes {other.__name__}. Call both from one handler, or use a "
-                    "second consumer with a name of its own.",
-                )
-            _check(self.name, handler)
-            self._handlers[kind] = (event, handler)
+            self._register(event, handler, handler)
             return handler
 
         return register
+
+    def on_batch(self, event: type[E]) -> Callable[[BatchHandler[E]], BatchHandler[E]]:
+        """Register the decorated async function as the handler of an event class, for many events in one call.
+
+        It is called with new events of a batch in their order, all in the transaction that also marks them as applied,
+        so that one statement (an unnest, a COPY) can write the effects of hundreds. `tx.envelopes` are theirs, in the
+        same order. Where a batch has events of several types, each run of neighbours of one type is one call, so that
+        the order between types is kept.
+
+        A run whose call raises is tried again event by event, each in a sequence of one and in a transaction of its
+        own; an event that then fails is retried and parked like any other.
+
+        Args:
+            event: As for `on`.
+
+        Raises:
+            DefinitionError: As `on`.
+        """
+
+        def register(handler: BatchHandler[E]) -> BatchHandler[E]:
+            self._register(event, handler, Together(handler))
+            return handler
+
+        return register
+
+    def _register(self, event: type[Event], given: Callable[..., Any], handler: Handler[Any]) -> None:
+        check_upcasters(event)
+        kind = event.milepost_spec.type
+        if kind in self._handlers:
+            other, known = self._handlers[kind]
+            raise DefinitionError(
+                "MP123",
+                f"consumer {self.name}: {_name(given)} would be the second handler of {kind}; "
+                f"{_name(known)} already takes {other.__name__}. Call both from one handler, or use a "
+                "second consumer with a name of its own.",
+            )
+        _check(self.name, given)
+        self._handlers[kind] = (event, handler)
 
     def answers(
         self, command: type[C], reply: type[E], *, undoes: type[Command[Any]] | None = None
@@ -172,6 +201,7 @@ class PreparedConsumer(Consumer):
 
 
 def _name(function: object) -> str:
+    function = function.handler if isinstance(function, Together) else function
     return getattr(function, "__qualname__", repr(function))
 
 

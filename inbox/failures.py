@@ -53,14 +53,16 @@ class HandlerFailed(Exception):
     """What a handler raised, or the commit on its behalf; the cause says it.
 
     Args:
-        item: The event whose handler it was; None when only the commit told.
+        item: The event whose handler it was, or the first of several; None when only the commit told.
         ended: Whether the handler has ended the transaction that it was given.
+        last: The last of the events that it was called with; None for one.
     """
 
-    def __init__(self, item: Any = None, *, ended: bool = False) -> None:
+    def __init__(self, item: Any = None, *, ended: bool = False, last: Any = None) -> None:
         super().__init__()
         self.item = item
         self.ended = ended
+        self.last = last or item
 
 
 class Underneath(Exception):

@@ -41,6 +41,7 @@ from .model import Act, Item, Plan, Reason
 from .past import StoredPast
 from .pieces import delay, may_retry, split, suspected
 from .store import InboxStore, Partition
+from .together import runs
 
 _HAND_BACK = 1.0
 _ANSWER = 5.0
@@ -136,7 +137,7 @@ class Intake:
             try:
                 await self._together(some)
             except HandlerFailed as failed:
-                pieces.extendleft(reversed(split(some, failed.item)))
+                pieces.extendleft(reversed(split(some, failed.item, failed.last)))
 
     def _read(self, records: Sequence[Record], oldest_ms: float, done_below: int | None) -> list[Item]:
         find, unknown = self._consumer.handler_of, self._consumer.unknown
@@ -239,9 +240,9 @@ class Intake:
                 plan, held = await self._claim(connection, items)
                 if isinstance(self._consumer, PreparedConsumer):
                     await self._consumer.prepare(tx, plan.events())
-                for item in plan.handle:
+                for run in runs(plan.handle):
                     handled = True
-                    await call(self._consumer.name, self._publisher, tx, item)
+                    await call(self._consumer.name, self._publisher, tx, *run)
                 await self._letters.park(connection, plan.park, held)
                 await self.past.move(connection, items[-1].record)
                 if alone:

@@ -9,16 +9,20 @@ from ..schemas.options import Retry
 from .model import Item
 
 
-def split(items: Sequence[Item], failed: Item | None) -> list[tuple[bool, Sequence[Item]]]:
+def split(
+    items: Sequence[Item], failed: Item | None, last: Item | None = None
+) -> list[tuple[bool, Sequence[Item]]]:
     """Return the pieces to try after a handler failed in a batch, each with whether it goes one by one.
 
     Args:
-        failed: The item whose handler raised; None when only the commit told.
+        failed: The item whose handler raised, or the first of several; None when only the commit told.
+        last: The last of several that were handed over together.
     """
     if failed is None:
         return [(True, items)]
     at = next(n for n, item in enumerate(items) if item is failed)
-    pieces = [(False, items[:at]), (True, items[at : at + 1]), (False, items[at + 1 :])]
+    end = next(n for n, item in enumerate(items) if item is (last or failed)) + 1
+    pieces = [(False, items[:at]), (True, items[at:end]), (False, items[end:])]
     return [piece for piece in pieces if piece[1]]
 
 

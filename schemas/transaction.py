@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
@@ -72,6 +72,7 @@ class Transaction:
     _envelope: Envelope | None = None
     closed: bool = field(default=False)
     _ended: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
+    _envelopes: Sequence[Envelope] = field(default=(), repr=False, compare=False)
 
     @property
     def session(self) -> AsyncSession:
@@ -100,13 +101,20 @@ class Transaction:
         """Envelope of the event being handled.
 
         Raises:
-            UsageError: MP305 outside a consumer's handler.
+            UsageError: MP305 outside a consumer's handler, and for several events together.
         """
         if self._envelope is None:
             raise UsageError(
-                "MP305", "tx.envelope: only a consumer's handler has one. A step reads ctx.run instead."
+                "MP305",
+                "tx.envelope: only a consumer's handler has one. A step reads ctx.run instead; a handler of events "
+                "together reads tx.envelopes.",
             )
         return self._envelope
+
+    @property
+    def envelopes(self) -> Sequence[Envelope]:
+        """Envelopes of the events being handled together (`on_batch`), in their order; empty outside a handler."""
+        return self._envelopes
 
     async def publish(self, *events: Event) -> list[UUID]:
         """Write events to the outbox in this transaction.
