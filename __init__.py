@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .consumers.app import Milepost
+    from .consumers.idempotency import IdempotencyMiddleware
     from .consumers.replay_plan import Offsets
     from .consumers.replay_run import ReplayReport
     from .consumers.signalling import SignalRef
@@ -62,6 +63,7 @@ __all__ = [
     "Found",
     "HmacSignature",
     "IdempotencyKeyReused",
+    "IdempotencyMiddleware",
     "InProgress",
     "Milepost",
     "MilepostError",
@@ -124,6 +126,7 @@ _HOMES = {
     "Found": "schemas.options",
     "HmacSignature": "inbox.verify",
     "IdempotencyKeyReused": "schemas.errors",
+    "IdempotencyMiddleware": "consumers.idempotency",
     "InProgress": "schemas.options",
     "Milepost": "consumers.app",
     "MilepostError": "schemas.errors",

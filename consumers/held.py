@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from ..inbox.operation_model import Ending
+from ..inbox.operation_model import Ending, Operation
 from ..inbox.operations import Hold, Operations
 from ..schemas.ids import Clock
 from .engine import DATABASE_ERRORS, will_pass
@@ -59,6 +59,14 @@ class Held:
     def holds(self) -> bool:
         """Whether the lease still holds, by this process's own reckoning."""
         return self._clock.monotonic() < self._ends
+
+    async def read(self) -> Operation | None:
+        """Return the record, None when it is gone or the database does not answer."""
+        try:
+            found = await self._operations.read(self.hold.name)
+        except DATABASE_ERRORS:
+            return None
+        return None if found is None else found[0]
 
     async def absent(self) -> bool:
         """Note that the effect is caused now, by a claim that was made to ask; False when the lease has ended."""
