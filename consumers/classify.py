@@ -185,12 +185,17 @@ def _qualified(kind: type[BaseException]) -> str:
 
 def _psycopg_connecting(error: BaseException) -> bool:
     """Tell whether psycopg raised this while it connected: only then its error has the connection that failed."""
-    return (
-        type(error).__module__.startswith("psycopg")
-        and "ConnectionTimeout" not in type(error).__name__
-        and getattr(error, "pgconn", None) is not None
-        and getattr(error, "sqlstate", None) is None
-    )
+    kind = type(error)
+    if not kind.__module__.startswith("psycopg") or kind.__name__ == "ConnectionTimeout":
+        return False
+    if getattr(error, "sqlstate", None) is not None:
+        return False
+    return getattr(error, "pgconn", None) is not None or _unresolved(error)
+
+
+def _unresolved(error: BaseException) -> bool:
+    # psycopg resolves names itself and keeps nothing but the words.
+    return str(error).startswith("failed to resolve host ")
 
 
 def _not_connected(error: BaseException) -> bool:
@@ -203,12 +208,16 @@ def _not_connected(error: BaseException) -> bool:
 
 def _why_not(error: BaseException) -> Meaning:
     """Say why a connection was not made, as far as the causes tell."""
-    names = {f"{type(cause).__module__}.{type(cause).__name__}" for cause in _causes(error)}
-    if "socket.gaierror" in names:
+    names = _names(error)
+    if "socket.gaierror" in names or _unresolved(error):
         return "not_sent", "NAME_NOT_RESOLVED"
     if any(name.startswith("ssl.") for name in names):
         return "not_sent", "TLS_FAILED"
     return "not_sent", "CONNECT_FAILED"
+
+
+def _names(error: BaseException) -> set[str]:
+    return {f"{type(cause).__module__}.{type(cause).__name__}" for cause in _causes(error)}
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

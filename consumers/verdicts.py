@@ -67,6 +67,7 @@ BY_CLASS: Mapping[str, Meaning] = {
     "aiohttp.client_exceptions.ClientConnectionError": ("unknown", "CONNECTION_LOST"),
     "aiohttp.client_exceptions.ClientPayloadError": ("unknown", "CONNECTION_LOST"),
     "aiohttp.client_exceptions.InvalidURL": ("fatal", "INVALID_URL"),
+    "aiohttp.client_exceptions.NonHttpUrlClientError": ("fatal", "INVALID_URL"),
     "psycopg.errors.ConnectionTimeout": ("not_sent", "CONNECT_TIMEOUT"),
     "psycopg.OperationalError": ("unknown", "CONNECTION_LOST"),
     "psycopg_pool.PoolTimeout": ("not_sent", "POOL_TIMEOUT"),
