@@ -161,6 +161,7 @@ class PositionLog:
         self._epoch = epoch
         self._timeout = timeout
         self._n = 0
+        self._trimmed = (0, 0)
         self._system = 0
 
     async def load(self) -> Position:
@@ -202,9 +203,11 @@ class PositionLog:
 
     async def trim(self) -> None:
         """Delete old positions but for the last hundred of this epoch."""
+        until = (self._epoch, self._n - _KEPT)
         await self._connection.execute(
-            Sql.trim_positions, self._outbox, self._epoch, self._n - _KEPT, timeout=self._timeout
+            Sql.trim_positions, self._outbox, *until, *self._trimmed, timeout=self._timeout
         )
+        self._trimmed = max(until, self._trimmed)
 
 
 @dataclass(frozen=True, slots=True)

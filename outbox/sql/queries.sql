@@ -73,9 +73,11 @@ WITH durable AS MATERIALIZED (
 INSERT INTO milepost.outbox_position (outbox, epoch, n, previous, current, last_seq, system_identifier)
 SELECT $1, $2, $3, $4, $5, $6, $7 FROM durable;
 
+-- From where the last trim ended: what it deleted stays in the index for as long as somebody holds an old snapshot.
 -- name: trim_positions
 DELETE FROM milepost.outbox_position
-WHERE outbox = $1 AND (outbox_position.epoch, outbox_position.n) < ($2::bigint, $3::bigint);
+WHERE outbox = $1 AND (outbox_position.epoch, outbox_position.n) >= ($4::bigint, $5::bigint)
+  AND (outbox_position.epoch, outbox_position.n) < ($2::bigint, $3::bigint);
 
 -- reading --------------------------------------------------------------------------------------------
 
