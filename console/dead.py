@@ -208,9 +208,12 @@ def _show(
 
 def _failed(row: Row) -> str:
     last, first = row["last_failed_at"], row["first_failed_at"]
-    tries = counted(row["attempts"], "try").replace("trys", "tries")
-    text = f"{tries}, last {span(row['now'] - last)} ago ({rfc3339(last)})"
+    text = f"{_tries(row['attempts'])}, last {span(row['now'] - last)} ago ({rfc3339(last)})"
     return text if first == last else f"{text}, first {span(row['now'] - first)} ago ({rfc3339(first)})"
+
+
+def _tries(amount: int) -> str:
+    return f"{amount} {'try' if amount == 1 else 'tries'}"
 
 
 def _origin(row: Row) -> str:
@@ -224,7 +227,7 @@ def _behind(row: Row) -> str:
     if not row["behind"] or row["status"] not in LIVE:
         return ""
     numbers = ", ".join(str(n) for n in row["behind"][:10]) + (" …" if len(row["behind"]) > 10 else "")
-    return f"{numbers} of its key wait"
+    return f"letter {numbers} waits" if len(row["behind"]) == 1 else f"letters {numbers} wait"
 
 
 def _value(out: Output, value: bytes | None) -> None:

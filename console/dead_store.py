@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -36,7 +37,7 @@ class Filter:
     """Which letters; what is None or empty does not matter.
 
     Attributes:
-        key: The record key, as text.
+        key: The record key, as text or as `dead list` shows bytes: 0x….
         consumer: Its name; "relay" for events that were never sent.
         since: Failed last at most so long ago, or since then.
     """
@@ -60,7 +61,7 @@ class Filter:
             [status.value for status in self.statuses],
             self.topic,
             self.code,
-            None if self.key is None else self.key.encode(),
+            [] if self.key is None else keys(self.key),
             None
             if self.consumer is None
             else "relay"
@@ -129,6 +130,15 @@ def no_letter(n: int) -> StateError:
 def owner(scope: str) -> str:
     """Return whose letter it is: a consumer's name, or the relay."""
     return "relay" if scope.startswith("relay:") else scope.partition(":")[2]
+
+
+def keys(text: str) -> list[bytes]:
+    """Return the record keys that a text may mean: itself, and the bytes that it writes in hexadecimal."""
+    found = [text.encode()]
+    if text.startswith("0x"):
+        with suppress(ValueError):
+            found.append(bytes.fromhex(text[2:]))
+    return found
 
 
 def words(data: bytes | None, longest: int = 60) -> str:
