@@ -6,14 +6,14 @@ from uuid import UUID
 
 from ..outbox.model import OutboxRow, event_row
 from ..outbox.publish import publish
-from ..schemas.events import Event
+from ..schemas.events import Publishable
 from ..schemas.transaction import Transaction
 from ..streams.tracing import current_traceparent
 from .calls import Call
 from .engine import Engine
 
 
-async def publish_in(tx: Transaction, events: tuple[Event, ...]) -> list[UUID]:
+async def publish_in(tx: Transaction, events: tuple[Publishable, ...]) -> list[UUID]:
     """Write events to the outbox in a handler's transaction; returns their ids."""
     return await publish(tx, *events)
 

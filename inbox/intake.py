@@ -79,6 +79,8 @@ class Intake:
         report: Report | None = None,
     ) -> None:
         self.counts = Counts()
+        for event in consumer.events:
+            event.milepost_spec.codec.check()
         self._consumer = consumer
         self._database = database
         self._publisher = publisher

@@ -64,6 +64,14 @@ class AesGcm:
     def __repr__(self) -> str:
         return f"<AesGcm {', '.join(self._ring) if self._ring else 'keys not read yet'}>"
 
+    def check(self) -> None:
+        """Look at the keys.
+
+        Raises:
+            UsageError: MP346 when they are missing or wrong.
+        """
+        self._keys()
+
     def encode(self, body: bytes, about: CodecContext) -> Coded:
         """Encrypt with the first key, under a fresh nonce.
 

@@ -37,7 +37,7 @@ class Coded:
 
     Attributes:
         content_type: Media type of `data`.
-        headers: The codec's own headers; their names begin with milepost-.
+        headers: The codec's own headers; their names begin with milepost-, their values have up to 200 characters.
     """
 
     data: bytes
@@ -78,6 +78,10 @@ class Codec(Protocol):
         """Whether a record without the header milepost-codec is read as plain JSON."""
         ...
 
+    def check(self) -> None:
+        """Raise when this process lacks what the codec needs; called when a consumer of its events begins."""
+        ...
+
     def encode(self, body: bytes, about: CodecContext) -> Coded:
         """Return what is stored and sent for an event's JSON."""
         ...
@@ -97,6 +101,9 @@ class Json:
     name = ""
     secret = False
     reads_plain = True
+
+    def check(self) -> None:
+        """Need nothing."""
 
     def encode(self, body: bytes, about: CodecContext) -> Coded:
         """Return the body as it is."""

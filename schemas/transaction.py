@@ -9,7 +9,7 @@ from uuid import UUID
 
 from .envelope import Envelope
 from .errors import UsageError
-from .events import Event
+from .events import Publishable
 
 if TYPE_CHECKING:
     import asyncpg
@@ -55,7 +55,7 @@ AsyncpgTx: TypeAlias = (
 AnyTx: TypeAlias = "AsyncpgTx | PsycopgAsync"
 #: What `publish_sync` takes.
 SyncTx: TypeAlias = "Session | scoped_session[Any] | sqlalchemy.Connection | PsycopgSync"
-Publisher: TypeAlias = "Callable[[Transaction, tuple[Event, ...]], Awaitable[list[UUID]]]"
+Publisher: TypeAlias = "Callable[[Transaction, tuple[Any, ...]], Awaitable[list[UUID]]]"
 
 
 @dataclass
@@ -116,8 +116,8 @@ class Transaction:
         """Envelopes of the events being handled together (`on_batch`), in their order; empty outside a handler."""
         return self._envelopes
 
-    async def publish(self, *events: Event) -> list[UUID]:
-        """Write events to the outbox in this transaction.
+    async def publish(self, *events: Publishable) -> list[UUID]:
+        """Write events and tombstones to the outbox in this transaction.
 
         Returns:
             The new events' ids, in order.

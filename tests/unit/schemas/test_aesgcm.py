@@ -15,9 +15,24 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
-from milepost import AesGcm, CodecContext, Coded, DefinitionError, Event, Unreadable, UsageError
+from milepost import (
+    AesGcm,
+    CodecContext,
+    Coded,
+    Consumer,
+    DefinitionError,
+    Event,
+    Settings,
+    Unreadable,
+    UsageError,
+)
+from milepost.inbox.intake import Intake
 from milepost.schemas import aesgcm
 from milepost.schemas.codecs import JSON, decoded
+from milepost.schemas.ids import SystemClock
+from milepost.streams.database import Database
+
+from tests.support.inbox import nothing_published
 
 OLD, NEW = secrets.token_bytes(32), secrets.token_bytes(32)
 ABOUT = CodecContext(
@@ -174,6 +189,21 @@ def test_nothing_shows_a_key(caplog: pytest.LogCaptureFixture) -> None:
         assert not any(form in text for text in shown)
     with pytest.raises(TypeError):
         pickle.dumps(codec)
+
+
+def test_a_consumer_without_keys_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(aesgcm.VARIABLE, raising=False)
+
+    class Paid(Event, type="shop.paid", topic="paid", codec=AesGcm()):
+        card: str
+
+    async def handle(event: Paid, tx: Any) -> None: ...
+
+    consumer = Consumer("billing")
+    consumer.on(Paid)(handle)
+    values: dict[str, Any] = {"database_url": "postgresql://nobody@127.0.0.1:1/shop"}
+    with pytest.raises(UsageError, match="MP346"):
+        Intake(consumer, Database(Settings(**values)), nothing_published, clock=SystemClock())
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
