@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -52,7 +54,9 @@ class Shop:
         @api.patch("/payments")
         @api.get("/payments")
         async def pay(payment: Payment, response: Response) -> dict[str, Any]:
+            die_at(payment.how, "before")
             await self.bank.note("effect", payment.how, payment.amount)
+            die_at(payment.how, "after")
             if payment.how == "slowly":
                 self.begun.set()
                 await self.go_on.wait()
@@ -89,6 +93,12 @@ class Shop:
         """Return states and codes of all records."""
         rows = await self.pool.fetch("SELECT state, code FROM milepost.operation ORDER BY created_at")
         return [(row["state"], row["code"]) for row in rows]
+
+
+def die_at(position: str, here: str) -> None:
+    """Kill this process if this is where it is to die."""
+    if position == here:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tenant_of(scope: Any) -> str:

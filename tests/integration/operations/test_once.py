@@ -442,7 +442,7 @@ async def test_no_result(house: House) -> None:
         "repeat": Repeat.SAFE,
     }
     for _ in range(2):
-        assert await house.service.once(**given, result=type(None), do=nothing) is None  # type: ignore[func-returns-value]
+        assert await house.service.once(**given, result=type(None), do=nothing) is None
     assert await house.bank.counts() == (1, 1, 0)
 
 
