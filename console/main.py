@@ -16,7 +16,14 @@ from typing import Annotated, Any
 import typer
 
 from ..schemas.errors import MilepostError
-from . import dead_commands, outbox_commands, record_commands, replay_commands, run_commands
+from . import (
+    contract_commands,
+    dead_commands,
+    outbox_commands,
+    record_commands,
+    replay_commands,
+    run_commands,
+)
 from .options import Globals, given, hoist, print_help
 from .output import Output, ReaderGone
 from .problems import DONE, USAGE, as_problem, exit_status
@@ -45,6 +52,7 @@ app.add_typer(run_commands.commands, name="runs")
 app.add_typer(dead_commands.commands, name="dead")
 app.add_typer(outbox_commands.commands, name="outbox")
 app.add_typer(record_commands.signals, name="signals")
+app.add_typer(contract_commands.commands, name="contracts")
 app.command("replay")(replay_commands.replay_command)
 
 

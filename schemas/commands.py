@@ -80,11 +80,11 @@ class Negative(BaseModel):
 
     message_type: str = Field(exclude=True)
     code: str
-    message: str = ""
+    message: str
     command: str
-    run: str = ""
-    step: str = ""
-    direction: str = ""
+    run: str
+    step: str
+    direction: str
 
 
 class Replier(Protocol):
