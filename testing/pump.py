@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ..consumers.judging import judge_of
 from ..consumers.orchestrator import Orchestrator
 from ..consumers.publishing import publish_in
 from ..consumers.signals import signal_consumer
@@ -162,4 +164,12 @@ def _handlers(opened: Opened) -> dict[str, list[Handle]]:
 
 def _intake(opened: Opened, consumer: Consumer) -> Intake:
     # A failing event is tried again at once: nobody waits for real seconds in a test.
-    return Intake(consumer, opened.database, publish_in, clock=opened.clock, dice=Steady(0.0))
+    judge = judge_of(opened.service)
+    return Intake(
+        consumer,
+        opened.database,
+        publish_in,
+        clock=opened.clock,
+        dice=Steady(0.0),
+        judge=lambda error: replace(judge(error), retry_after=None),
+    )
