@@ -181,6 +181,7 @@ class Assembly:
             clock=service.clock,
             ids=service.ids,
             dice=service.randomness,
+            judge=judge_of(service),
             name=redrive,
         )
         return [*(self._intake(name, consumer) for name, consumer in reading.items()), redriver]
@@ -206,6 +207,7 @@ class Assembly:
             positions=intake.positions,
             past=intake.past,
             remarks=intake.counts.words,
+            slow_after=self._slow_after(),
             max_records=consumer.batch,
             clock=service.clock,
             dice=service.randomness,
@@ -220,10 +222,15 @@ class Assembly:
             topics=topics,
             handle=handle,
             max_records=most,
+            slow_after=self._slow_after(),
             clock=self.service.clock,
             dice=self.service.randomness,
             options=self._timing(),
         )
+
+    def _slow_after(self) -> float:
+        """Seconds after which handlers that still run turn health red; the rest of `stuck_after` is for people."""
+        return self.service.settings.stuck_after.total_seconds() / 3
 
     def _timing(self) -> GroupOptions:
         """A member that is gone loses its partitions about when its lease ends, but after 15 s at the latest."""

@@ -21,7 +21,15 @@ from ..streams.lifecycle import Health, Stop
 from . import model, redrive_store
 from .calling import call
 from .consumer import Consumer, PreparedConsumer
-from .failures import HandlerFailed, Underneath, at_commit, ended_transaction, reason_of
+from .failures import (
+    HandlerFailed,
+    Judge,
+    Underneath,
+    another_try,
+    at_commit,
+    ended_transaction,
+    reason_of,
+)
 from .letter import scope_of
 from .model import BEHIND, Item, Reason
 from .pieces import delay
@@ -64,6 +72,7 @@ class Redriver:
         database: Where letters, inbox and effects are.
         publisher: What `Transaction.publish` calls.
         ids: For audit entries.
+        judge: Says of what a handler raised whether another try may help, and the letter's code.
     """
 
     def __init__(
@@ -75,6 +84,7 @@ class Redriver:
         clock: Clock,
         ids: Ids,
         dice: Randomness | None = None,
+        judge: Judge = another_try,
         name: str = "redrive",
     ) -> None:
         self.name = name
@@ -85,6 +95,8 @@ class Redriver:
         self._publisher = publisher
         self._clock = clock
         self._dice = dice or SystemRandomness()
+        self._judge = judge
+        self._secret = False
         self._trouble: str | None = None
         self._met: dict[Any, int] = {}
         self._open = "no open letter"
@@ -176,6 +188,7 @@ class Redriver:
             raise _Refused(_GONE)
         if found == "PARKED":
             item = _read(consumer, letter)
+            self._secret = item.secret
             if (
                 isinstance(consumer, PreparedConsumer)
                 and item.event is not None
@@ -198,23 +211,28 @@ class Redriver:
             # The handler has committed the mark; what it wrote is committed too, and a person has to look.
             await store.park_mark(self._database.pool, letter)
         if isinstance(error, HandlerFailed):
-            return reason_of(error.__cause__)
+            return self._words(error.__cause__)
         cause = error.error if isinstance(error, Underneath) else error
         if not isinstance(error, Underneath) and not at_commit(error):
-            return reason_of(cause)
+            return self._words(cause)
         await self._hand_back(store, letter)
         self._met[letter.id] = self._met.get(letter.id, 0) + 1
         if self._met[letter.id] < PATIENCE:
             raise cause
-        return reason_of(cause)
+        return self._words(cause)
+
+    def _words(self, cause: BaseException | None) -> Reason:
+        return replace(reason_of(cause, secret=self._secret), code=self._judge(cause).code)
 
     async def _again(self, consumer: Consumer, letter: Letter, tries: int, error: Exception) -> bool:
         """Tell whether the same redrive tries once more, and wait before it does: only for one that merely waited."""
         cause = error.__cause__
         if isinstance(error, _Refused) or ended_transaction(cause) or tries >= _allowed(consumer, letter):
             return False
-        await asyncio.sleep(delay(consumer.retry, tries, self._dice.uniform()))
-        return True
+        judged = self._judge(cause)
+        if judged.again:
+            await asyncio.sleep(delay(consumer.retry, tries, self._dice.uniform(), judged.retry_after))
+        return judged.again
 
     async def _fail(self, store: RedriveStore, letter: Letter, reason: Reason, tries: int) -> None:
         self._met.pop(letter.id, None)

@@ -11,7 +11,10 @@ import asyncpg
 import pytest
 from milepost.consumers.retention import Retention
 from milepost.inbox.consumer import Consumer
+from milepost.outbox.model import event_row
+from milepost.schemas.aesgcm import AesGcm
 from milepost.schemas.errors import StateError
+from milepost.schemas.events import Event
 from milepost.schemas.ids import SystemClock
 from milepost.schemas.options import Retry
 from milepost.schemas.settings import Settings
@@ -406,3 +409,35 @@ async def test_a_letter_that_only_waited_is_tried_as_often_as_an_event(
     await drained(redriver_of(consumer, database))
     assert await effects.orders() == ["o-0", "o-1"]
     assert await states(database) == [("RESOLVED", "HANDLER_FAILED"), ("RESOLVED", "KEY_HELD")]
+
+
+async def test_the_words_of_an_encrypted_event_go_into_no_letter(
+    database: Database, effects: Effects
+) -> None:
+    """It fails again, and the message of its handler, which quotes it, stays out."""
+
+    class Hidden(
+        Event, type="test.hidden", version=1, topic="t", key="order", codec=AesGcm({"k": b"k" * 32})
+    ):
+        order: str
+
+    async def handle(event: Hidden, tx: Transaction) -> None:
+        raise ValueError(f"{event.order} is nobody's business")
+
+    consumer = Consumer("c", retry=ONCE)
+    consumer.on(Hidden)(handle)
+    row = event_row(Hidden(order="secret-7"), ids=IDS, clock=SystemClock())
+    texts = [(name, text.encode()) for name, text in row.headers.items()]
+    raw = replace(record(0), value=row.payload, headers=texts)
+    await intake_of(consumer, database).handle([raw])
+    await redrive(database, 1)
+    await drained(redriver_of(consumer, database))
+    (letter,) = await effects.rows(LETTER, 1)
+    assert (letter["status"], letter["attempts"]) == ("OPEN", 2)
+    everything = [*letter.values(), *[v for row in await effects.rows(FAILURES) for v in row.values()]]
+    audits = [v for row in await effects.rows(AUDIT) for v in row.values()]
+    assert not any("secret-7" in str(value) or b"secret-7" in _bytes(value) for value in everything + audits)
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else b""
