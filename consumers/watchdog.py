@@ -46,6 +46,7 @@ class Watchdog:
         self._after = after.total_seconds()
         self._grace = grace.total_seconds()
         self._servers_answer = servers_answer
+        self.pulse = Pulse(self._after)
 
     async def run(self, stop: Stop) -> None:
         """Watch until asked to stop.
@@ -53,7 +54,7 @@ class Watchdog:
         Raises:
             StateError: MP430 when this process has to be started anew.
         """
-        pulse = Pulse(self._after)
+        pulse = self.pulse
         pulse.start()
         try:
             while not await stop.wait(_LOOK):
