@@ -60,19 +60,8 @@ def test_help_lists_exactly_what_works() -> None:
     assert [
         line.split()[1] for line in listed.split("Commands")[1].splitlines() if re.match("│ [a-z]", line)
     ] == [
-        *(
-            "serve",
-            "dev",
-            "migrate",
-            "check",
-            "graph",
-            "outbox",
-            "doctor",
-            "explain",
-            "demo",
-            "runs",
-            "signals",
-        )
+        *("replay", "serve", "dev", "migrate", "check", "graph", "doctor", "settings", "explain", "demo"),
+        *("runs", "dead", "outbox", "signals", "contracts"),
     ]
 
 
