@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session, scoped_session
@@ -76,7 +77,9 @@ def run_sync_in(tx: SyncTx, call: str) -> RunSync:
         return run
     if isinstance(found, Session | Connection):
         return _of_sqlalchemy(found, call)
-    if isinstance(found, AsyncSession | AsyncConnection | asyncpg.Connection) or _is_async(found):
+    if isinstance(
+        found, AsyncSession | AsyncConnection | asyncpg.Connection | PoolConnectionProxy
+    ) or _is_async(found):
         raise _other_kind(call, type(found), "publish", "is to be awaited")
     raise _no_driver(call, type(found).__name__)
 

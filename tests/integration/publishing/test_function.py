@@ -10,8 +10,9 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from milepost.outbox.model import event_row, lock_numbers
 
-from tests.support.outbox import connected
+from tests.support.outbox import CLOCK, IDS, Noted, connected
 
 TRIGGER = """
 CREATE TABLE orders (id text PRIMARY KEY, amount numeric NOT NULL);
@@ -161,3 +162,17 @@ async def test_ids_are_version_7_and_grow_with_time(connection: asyncpg.Connecti
     micros = [(found.int >> 80, found.int >> 64 & 0xFFF) for found in ids]
     assert micros == sorted(micros), "the fraction of a millisecond orders within it"
     assert len({found.int & (1 << 62) - 1 for found in ids}) == 5000
+
+
+@pytest.mark.parametrize("key", ["k", "o-1", "ü\U0001f600", "a:b:c", "x" * 500, " "])
+async def test_its_locks_are_those_of_python(connection: asyncpg.Connection[Any], key: str) -> None:
+    row = event_row(Noted(key=key), ids=IDS, clock=CLOCK)
+    async with connection.transaction():
+        await connection.execute(
+            "SELECT milepost.publish('noted', 'test.noted', '{}', $1, lock_key => true)", key
+        )
+        held = await connection.fetch(
+            "SELECT (classid::bigint << 32) | objid::bigint AS number FROM pg_locks"
+            " WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        )
+    assert [lock["number"] for lock in held] == lock_numbers([row])
