@@ -244,6 +244,19 @@ def closed(schema: Schema) -> Schema:
     return found
 
 
+def without_missing(schema: Schema) -> Schema:
+    """Return a writer's schema without its references to nothing, which say nothing about what is written."""
+    if isinstance(schema, list):
+        return [without_missing(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: rule if name in {"enum", "const"} else without_missing(rule)
+        for name, rule in schema.items()
+        if not (name == "$ref" and rule.endswith("missing"))
+    }
+
+
 def lenient(schema: Schema) -> Schema:
     """Return a reader's schema in which a reference to nothing accepts nothing, as the comparison has it."""
     if isinstance(schema, list):
@@ -271,10 +284,12 @@ def test_what_is_said_to_fit_is_never_refused(pair: tuple[Schema, Schema], seed:
     if found:
         return
     sampler = Sampler(writer, seed)
-    allowed, accepted = Draft202012Validator(closed(writer)), Draft202012Validator(lenient(reader))
+    # What a writer writes is right by its schema, and still right if nothing else than what it names is allowed.
+    allowed = [Draft202012Validator(schema) for schema in (closed(writer), without_missing(writer))]
+    accepted = Draft202012Validator(lenient(reader))
     for value in [sampler.value(writer) for _ in range(25)]:
         if not accepted.is_valid(value):
-            assert not allowed.is_valid(value), (writer, reader, value)
+            assert not all(schema.is_valid(value) for schema in allowed), (writer, reader, value)
         SEEN["values"] += 1
 
 
