@@ -17,7 +17,7 @@ from ..schemas.settings import Duration, Settings
 from ..schemas.states import StepKind, StepState
 from ..streams.migrate import migration_files
 from ..streams.topics import describe
-from . import dead_store, findings
+from . import dead_store, findings, webhooks
 from .application import definitions, event_topics, internal_topics, optional_app
 from .findings import Check, Group
 from .letters import ALARM, STUCK, judge_letters, judge_redrives, judge_unsent
@@ -25,6 +25,7 @@ from .memory import judge_memory
 from .options import Globals
 from .output import Output, clean
 from .problems import FINDINGS, NO_CONNECTION, REFUSED
+from .record_findings import judge_records
 from .store import Sql, Store, reading
 
 if TYPE_CHECKING:
@@ -136,6 +137,9 @@ async def _database(store: Store, workers: Sequence[findings.Worker]) -> AsyncIt
     for check in judge_letters(_by_topic(letters), _alarm()):
         yield check
     for check in judge_redrives(_by_topic(await store.fetch(dead_store.Sql.stuck, STUCK))):
+        yield check
+    records = await store.fetch(webhooks.Sql.records_in_trouble, findings.OVERDUE)
+    for check in judge_records([Group(r["what"], r["amount"], r["oldest"], r["first"]) for r in records]):
         yield check
 
 

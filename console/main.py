@@ -52,6 +52,8 @@ app.add_typer(run_commands.commands, name="runs")
 app.add_typer(dead_commands.commands, name="dead")
 app.add_typer(outbox_commands.commands, name="outbox")
 app.add_typer(record_commands.signals, name="signals")
+app.add_typer(record_commands.webhooks, name="webhooks")
+app.add_typer(record_commands.operations, name="operations")
 app.add_typer(contract_commands.commands, name="contracts")
 app.command("replay")(replay_commands.replay_command)
 

@@ -1,7 +1,7 @@
 """Processes that kill themselves (SIGKILL) at a place that the test names. One interpreter starts, and forks them.
 
-Arguments: the database URL and a JSON list of jobs, each {"kind": "once" | "http" | "webhook", "at": ..., ...}. Prints a
-line with the ports of the http jobs, and at the end one with the exit code of each (negative for a signal).
+Arguments: the database URL and a JSON list of jobs, each {"kind": "once" | "http" | "webhook", "at": ..., ...}. Prints
+a line with the ports of the http jobs, and at the end one with the exit code of each (negative for a signal).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def http(url: str, job: dict[str, Any], given: socket.socket | None) -> No
         die_at(job["at"], "record")
         await pass_on(recording)
 
-    Recording.pass_on = dying  # type: ignore[method-assign]
+    setattr(Recording, "pass_on", dying)  # noqa: B010 - a method that dies stands in for it
     assert given is not None
     await uvicorn.Server(uvicorn.Config(api, log_level="critical")).serve([given])
 

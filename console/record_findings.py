@@ -1,0 +1,48 @@
+"""What operators are told of webhooks and operations. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .findings import Check, Group, counted
+from .output import span
+
+
+def judge_records(groups: Sequence[Group]) -> Iterator[Check]:
+    """See which webhooks failed or wait too long, and of which operations nobody knows the outcome.
+
+    Args:
+        groups: Named "failed", "waiting" and "unknown"; without rows where all is well.
+    """
+    found = {group.what: group for group in groups if group.amount}
+    if (group := found.get("failed")) is not None:
+        yield Check(
+            "webhooks",
+            "warning",
+            f"{counted(group.amount, 'webhook')} FAILED (oldest {group.first}, {span(group.oldest)}): what they mean "
+            "was not done.",
+            "MP458",
+            "`milepost webhooks list --state FAILED` says why; mend that, then `milepost webhooks redrive`.",
+        )
+    if (group := found.get("waiting")) is not None:
+        yield Check(
+            "webhooks",
+            "error",
+            f"{counted(group.amount, 'webhook')} should have been worked on, the oldest ({group.first}) "
+            f"{span(group.oldest)} ago. No process works on them.",
+            "MP457",
+            "Start `milepost serve` with the role signals for the application that declares service.webhook(...).",
+        )
+    if "failed" not in found and "waiting" not in found:
+        yield Check("webhooks", "ok", "no webhook waits or has failed")
+    if (group := found.get("unknown")) is not None:
+        yield Check(
+            "operations",
+            "warning",
+            f"of {counted(group.amount, 'operation')} nobody knows the outcome (oldest {group.first}, "
+            f"{span(group.oldest)}).",
+            "MP467",
+            "`milepost operations list --unknown`; look at the other side, then `milepost operations settle`.",
+        )
+    else:
+        yield Check("operations", "ok", "the outcome of every operation is known")
