@@ -24,6 +24,7 @@ def quickstart(tmp_path: Path) -> Path:
     blocks = dict(BLOCK.findall((ROOT / "README.md").read_text()))
     assert blocks.keys() == {
         "shop/contracts.py",
+        "shop/edges.py",
         "shop/sagas/order.py",
         "shop/service.py",
         "tests/test_order.py",
