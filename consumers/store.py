@@ -34,6 +34,7 @@ class Sql(Queries):
     end_lease: str
     forget_workers: str
     stale_steps: str
+    wake_by_index: str
     wake_due_steps: str
     wake_due_runs: str
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -20,11 +21,18 @@ from .store import Sql
 
 logger = logging.getLogger("milepost")
 
-#: Rows taken per tick, and the pause after a full one: after downtime every due row fires, at a bounded rate.
-BATCH = 500
-PAUSE_FULL = 0.05
-#: Longest pause between ticks, in seconds; lateness of a timer stays under it.
-PAUSE_IDLE = 0.1
+#: Rows taken per tick: after downtime every due row fires, so many in a transaction.
+BATCH = 1000
+#: Pauses between ticks, in seconds: after a tick that fired something, and the longest one, up to which it doubles
+#: while nothing is due. A timer is late by no more.
+PAUSE_BUSY, PAUSE_IDLE = 0.01, 0.1
+
+
+def _pause(fired: int, before: float) -> float:
+    """Return the seconds until the next tick: none after a full one."""
+    if fired >= BATCH:
+        return 0.0
+    return PAUSE_BUSY if fired else min(max(2 * before, PAUSE_BUSY), PAUSE_IDLE)
 
 
 class Waker:
@@ -48,13 +56,18 @@ class Waker:
     async def run(self, stop: Stop) -> None:
         """Tick until asked to stop."""
         clock = self._engine.changes.clock
-        next_sweep = clock.monotonic()
+        next_sweep, pause, fired = clock.monotonic(), PAUSE_IDLE, 0
         while not stop.asked:
-            fired = await self._guarded(self.tick)
+            fired = await self._fire(2 if fired >= BATCH else 1)
             if clock.monotonic() >= next_sweep:
                 await self._guarded(self.sweep)
                 next_sweep = clock.monotonic() + self._sweep_every
-            await stop.wait(PAUSE_FULL if fired >= BATCH else PAUSE_IDLE)
+            pause = _pause(fired, pause)
+            await stop.wait(pause)
+
+    async def _fire(self, ticks: int) -> int:
+        """Tick so many times at once, so that the database works for one while this process works for the other."""
+        return sum(await asyncio.gather(*(self._guarded(self.tick) for _ in range(ticks))))
 
     async def _guarded(self, act: Callable[[], Awaitable[int]]) -> int:
         try:
@@ -76,6 +89,7 @@ class Waker:
         service = self._engine.changes.service
         async with self._engine.pool.acquire() as proxy, proxy.transaction():
             connection = cast("asyncpg.Connection[Any]", proxy)
+            await connection.execute(Sql.wake_by_index)
             steps = await connection.fetch(Sql.wake_due_steps, service, BATCH, self._push)
             runs = await connection.fetch(Sql.wake_due_runs, service, BATCH, self._push)
             rows = [self._row(row, row["name"], row["iteration"], row["generation"]) for row in steps]
@@ -86,7 +100,10 @@ class Waker:
 
     def _row(self, row: asyncpg.Record, step: str | None, iteration: str, generation: int) -> OutboxRow:
         engine = self._engine
-        message = TimerMessage(run=row["run_id"], step=step, iteration=iteration, generation=generation)
+        # Read from our own rows: checking each again would take a tenth of a tick.
+        message = TimerMessage.model_construct(
+            run=row["run_id"], step=step, iteration=iteration, generation=generation
+        )
         return message_row(
             message,
             topic=timers_topic(engine.changes.service),

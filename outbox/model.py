@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol, TypeAlias
 from uuid import UUID
+
+from pydantic_core import to_json
 
 from ..schemas.codecs import CodecContext, Coded
 from ..schemas.envelope import TOMBSTONE, event_headers
@@ -73,7 +74,7 @@ def columns(rows: Sequence[OutboxRow]) -> Columns:
         [row.aggregateid for row in rows],
         [row.type for row in rows],
         [row.payload for row in rows],
-        [json.dumps(row.headers, ensure_ascii=False) for row in rows],
+        [to_json(row.headers).decode() for row in rows],
     )
 
 

@@ -131,6 +131,14 @@ WHERE s.worker IS NOT NULL AND r.service = $1 AND r.saga || '/' || r.definition 
 ORDER BY s.run_id
 LIMIT $2;
 
+-- Rows become due and are pushed all the time, so that statistics lag behind; what finds them must not depend on these.
+-- name: wake_by_index
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SET LOCAL enable_hashjoin = off;
+SET LOCAL enable_mergejoin = off;
+SET LOCAL jit = off;
+
 -- name: wake_due_steps
 WITH due AS (
     SELECT s.run_id, s.name, s.iteration, s.generation, r.tenant, r.correlation_id, r.traceparent

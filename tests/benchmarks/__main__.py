@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -87,23 +86,29 @@ async def run(
 
 def show(found: Mapping[str, Mapping[str, Any]], bench: Bench, console: Console) -> None:
     """Print the figures, and the rates that they were made of."""
-    table = Table(title=f"medians of {bench.sizes.rounds} rounds", title_justify="left")
-    for column in ("id", "what", "median", "floor", "stretch", "", "missing for the stretch"):
-        table.add_column(
-            column, justify="right" if column in ("median", "floor", "stretch") else "left", overflow="fold"
-        )
+    table = Table(title=f"medians of {bench.sizes.rounds} rounds", title_justify="left", pad_edge=False)
+    for column in ("id", "what", "median", "floor", "stretch", ""):
+        table.add_column(column, justify="right" if column in ("median", "floor", "stretch") else "left")
     for name, entry in found.items():
         word = "stretch" if entry["stretched"] else "floor" if entry["holds"] else "BELOW"
-        missing = "" if entry["stretched"] else FIGURES[name].missing
         numbers = (f"{entry[key]:.3g}" for key in ("median", "floor", "stretch"))
-        table.add_row(name, entry["what"], *numbers, word, missing)
+        table.add_row(name, entry["what"], *numbers, word)
     console.print(table)
+    for name, entry in found.items():
+        if not entry["stretched"]:
+            console.print(f"{name}, missing for the stretch: {FIGURES[name].missing or 'not known'}")
     rates = Table(title="what they were made of", title_justify="left")
     for column in ("variant", "median", "min", "max"):
         rates.add_column(column, justify="left" if column == "variant" else "right")
     for name, values in bench.rates.items():
         middle = sorted(values)[len(values) // 2]
-        rates.add_row(name, *(f"{value:,.4g}" if value < 1000 else f"{value:,.0f}" for value in (middle, min(values), max(values))))
+        rates.add_row(
+            name,
+            *(
+                f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+                for value in (middle, min(values), max(values))
+            ),
+        )
     console.print(rates)
 
 
@@ -112,7 +117,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.benchmarks", description=__doc__)
     parser.add_argument("--only", default="", help="figures, comma-separated; all when empty")
     parser.add_argument("--rounds", type=int, default=Sizes.rounds)
-    parser.add_argument("--records", type=int, default=int(os.environ.get("MILEPOST_BENCH_RECORDS", Sizes.records)))
+    parser.add_argument(
+        "--records", type=int, default=int(os.environ.get("MILEPOST_BENCH_RECORDS", Sizes.records))
+    )
     parser.add_argument("--retained", type=int, default=Sizes.retained, help="rows that G1 keeps")
     parser.add_argument("--full", action="store_true", help="10,000,000 retained rows")
     options = parser.parse_args()
@@ -124,7 +131,9 @@ def main() -> None:
     show(found, bench, console)
     path = ROOT / "build" / "bench.json"
     written(path, bench, found)
-    console.print(f"written: {path.relative_to(ROOT)}, {path.with_name('bench-rates.json').relative_to(ROOT)}")
+    console.print(
+        f"written: {path.relative_to(ROOT)}, {path.with_name('bench-rates.json').relative_to(ROOT)}"
+    )
     below = [name for name, entry in found.items() if not entry["holds"]]
     if below:
         console.print(f"below their floor: {', '.join(below)}")

@@ -75,9 +75,7 @@ FIGURES: Mapping[str, Figure] = {
         "batch inbox, one statement a message ÷ raw getmany", 0.08, 0.20, missing="a round trip a message"
     ),
     "I2": Figure("set-based inbox ÷ raw getmany", 0.15, 0.35, missing=_DECODE),
-    "I3": Figure(
-        "batch inbox, one statement a message ÷ one transaction a message", 15, 30, missing="as I1"
-    ),
+    "I3": Figure("batch inbox, one statement a message ÷ one transaction a message", 15, 30, missing="as I1"),
     "T1": Figure(
         "timers fired/s ÷ unnest insert rate", 0.3, 0.6, missing="the rows pass through Python for their ids"
     ),
