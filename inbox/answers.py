@@ -7,9 +7,8 @@ the late do. Without a name every command is an operation of its own, which the 
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -122,13 +121,13 @@ class _Case:
 
     async def do(self) -> None:
         """Answer a command whose operation happens once; also an undo that knows nothing of its do."""
-        barrier, direction, print_ = self.barrier, self.direction, self._fingerprint()
-        if not await barrier.begin(direction, self.envelope.event_id, print_):
+        barrier, direction, prints = self.barrier, self.direction, self._fingerprints()
+        if not await barrier.begin(direction, self.envelope.event_id, prints[0]):
             known = await barrier.known(direction)
             if known.outcome == "BLOCKED":
                 await self._reply(self._negative(UNDONE_BEFORE, "its undo was here before"), REFUSED)
             else:
-                await self._again(known, print_)
+                await self._again(known, prints)
             return
         answer = await self._act()
         if isinstance(answer, Negative) and direction == "undo":
@@ -140,11 +139,11 @@ class _Case:
 
     async def undo(self) -> None:
         """Answer a command that undoes an operation, if there is something to undo."""
-        barrier, event_id, print_ = self.barrier, self.envelope.event_id, self._fingerprint()
+        barrier, event_id, prints = self.barrier, self.envelope.event_id, self._fingerprints()
         # Whoever is doing it is waited for here, and a do that has not begun never will.
-        await barrier.begin("do", event_id, print_, outcome="BLOCKED")
-        if not await barrier.begin("undo", event_id, print_):
-            await self._again(await barrier.known("undo"), print_)
+        await barrier.begin("do", event_id, prints[0], outcome="BLOCKED")
+        if not await barrier.begin("undo", event_id, prints[0]):
+            await self._again(await barrier.known("undo"), prints)
             return
         if (await barrier.known("do")).outcome != "DONE":
             nothing = self._negative(NOTHING_TO_UNDO, "")
@@ -186,8 +185,8 @@ class _Case:
         found = outcome or (REFUSED if isinstance(answer, Negative) else DONE)
         return await self.write(self.tx, answer, topic=self._topic(), key=self._key(), outcome=found)
 
-    async def _again(self, known: Known, fingerprint: bytes) -> None:
-        if known.fingerprint != fingerprint:
+    async def _again(self, known: Known, fingerprints: Sequence[bytes]) -> None:
+        if known.fingerprint not in fingerprints:
             raise UsageError(
                 "MP476",
                 f"consumer {self.by.consumer}: {self.asked.run} {self.asked.step} was asked for before with "
@@ -223,7 +222,11 @@ class _Case:
             direction=self.direction,
         )
 
-    def _fingerprint(self) -> bytes:
-        """Return sha256 over type and what the command said; defaults are left out, so that new ones change nothing."""
+    def _fingerprints(self) -> Sequence[bytes]:
+        """Return digests over type and what the command said; defaults are left out, so that new ones change nothing.
+
+        The first is stored. Those of an encrypted command are keyed, and the others are of keys that were first before.
+        """
+        spec = self.command.milepost_spec
         said = self.command.model_dump_json(exclude_unset=True)
-        return hashlib.sha256(f"{self.by.command.milepost_spec.type}\n{said}".encode()).digest()
+        return spec.codec.digests(f"{self.by.command.milepost_spec.type}\n{said}".encode())

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from .codecs import CODEC_HEADER, KEY_HEADER, CodecContext, Coded, Unreadable
@@ -55,11 +56,12 @@ class AesGcm:
         self.reads_plain = reads_plain
         self._source: Callable[[], Keys] = from_environment
         self._ring: dict[str, AESGCM] | None = None
+        self._digest_keys: tuple[bytes, ...] = ()
         _cipher()
         if callable(keys):
             self._source = keys
         elif keys is not None:
-            self._ring = _ring(keys)
+            self._take(keys)
 
     def __repr__(self) -> str:
         return f"<AesGcm {', '.join(self._ring) if self._ring else 'keys not read yet'}>"
@@ -82,6 +84,15 @@ class AesGcm:
         nonce = random_bytes(_NONCE)
         sealed = nonce + cipher.encrypt(nonce, body, bound(key_id, about))
         return Coded(sealed, "application/octet-stream", {CODEC_HEADER: self.name, KEY_HEADER: key_id})
+
+    def digests(self, data: bytes) -> Sequence[bytes]:
+        """Return HMAC-SHA256 of the data under each key: a plain hash of few possible bodies could be guessed back.
+
+        Raises:
+            UsageError: MP346 when the keys are missing or wrong.
+        """
+        self._keys()
+        return [hmac.digest(key, data, "sha256") for key in self._digest_keys]
 
     def decode(self, coded: Coded, about: CodecContext) -> bytes:
         """Decrypt with the key that the record names.
@@ -112,8 +123,14 @@ class AesGcm:
 
     def _keys(self) -> dict[str, AESGCM]:
         if self._ring is None:
-            self._ring = _ring(self._source())
+            self._take(self._source())
+        assert self._ring is not None
         return self._ring
+
+    def _take(self, keys: Keys) -> None:
+        ring = _ring(keys)
+        self._digest_keys = tuple(hmac.digest(key, b"milepost.digest", "sha256") for key in keys.values())
+        self._ring = ring  # last: other threads look at it
 
 
 def bound(key_id: str, about: CodecContext) -> bytes:

@@ -5,7 +5,8 @@ JSON unless the event class says otherwise: `class Paid(Event, …, codec=AesGcm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -86,6 +87,10 @@ class Codec(Protocol):
         """Return what is stored and sent for an event's JSON."""
         ...
 
+    def digests(self, data: bytes) -> Sequence[bytes]:
+        """Return what tells some data apart without telling it: the digest to store, then those stored earlier."""
+        ...
+
     def decode(self, coded: Coded, about: CodecContext) -> bytes:
         """Return the JSON again; `coded.headers` are the record's headers that begin with milepost-.
 
@@ -108,6 +113,10 @@ class Json:
     def encode(self, body: bytes, about: CodecContext) -> Coded:
         """Return the body as it is."""
         return Coded(body)
+
+    def digests(self, data: bytes) -> Sequence[bytes]:
+        """Return sha256 of the data."""
+        return [hashlib.sha256(data).digest()]
 
     def decode(self, coded: Coded, about: CodecContext) -> bytes:
         """Return the data as it is."""

@@ -17,7 +17,7 @@ Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 U = TypeVar("U", bound=Upcaster)
 
 _TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
-_OF_A_CODEC = ("name", "secret", "reads_plain", "check", "encode", "decode")
+_OF_A_CODEC = ("name", "secret", "reads_plain", "check", "encode", "decode", "digests")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import logging
 import pickle
 import secrets
@@ -189,6 +190,16 @@ def test_nothing_shows_a_key(caplog: pytest.LogCaptureFixture) -> None:
         assert not any(form in text for text in shown)
     with pytest.raises(TypeError):
         pickle.dumps(codec)
+
+
+def test_digests_are_keyed_and_outlive_a_change_of_keys() -> None:
+    body = b"shop.pay 4111"
+    (old,) = AesGcm({"1": OLD}).digests(body)
+    new, *earlier = AesGcm({"2": NEW, "1": OLD}).digests(body)
+    assert earlier == [old] and new != old and len(old) == 32
+    assert hashlib.sha256(body).digest() not in {old, new}, "nobody without a key can guess the body back"
+    assert AesGcm({"1": OLD}).digests(body + b"1") != [old]
+    assert JSON.digests(body) == [hashlib.sha256(body).digest()]
 
 
 def test_a_consumer_without_keys_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
