@@ -9,46 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Container, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
-
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from ..schemas.settings import Settings
-from ..streams.kafka_client import client_arguments
+from .facts import TopicFacts
+from .producer import Producer
 from .routing import Everything, Routing
-
-#: Longest wait for Kafka's answer, in seconds; without one the broker's refusals tell what there is to know.
-_WITHIN = 5.0
-_COMPACTED, _LIMIT = "cleanup.policy", "max.message.bytes"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicFacts:
-    """What Kafka says about a topic.
-
-    Attributes:
-        compacted: Whether a record without a key is refused.
-        max_bytes: Largest batch it takes, in bytes.
-    """
-
-    compacted: bool
-    max_bytes: int | None
 
 
 class Catalog:
     """Knows the topics that were met, and tells the routing.
 
     Args:
-        settings: Where Kafka is, and which topics hold their keys.
+        settings: Which topics hold their keys.
         routing: Learns limits and compacted topics.
         topics: Met before, or declared by the application.
     """
 
     def __init__(self, settings: Settings, routing: Routing, topics: Iterable[str] = ()) -> None:
-        self._settings = settings
+        self._producer: Producer | None = None
         self._routing = routing
         self._names = set(topics)
         self._met: set[str] = set()
@@ -61,6 +39,15 @@ class Catalog:
     def remember(self, topics: Iterable[str]) -> None:
         """Look at these too from the next refresh on."""
         self._names.update(topics)
+
+    def use(self, producer: Producer) -> None:
+        """Ask through this producer from now on, and everything anew."""
+        self._producer = producer
+        self.begin_refresh()
+
+    def doubt(self, topic: str) -> None:
+        """Ask about a topic again before anything more is sent to it."""
+        self._met.discard(topic)
 
     async def meet(self, topics: Collection[str]) -> None:
         """Learn about topics before something is sent to them for the first time."""
@@ -77,9 +64,9 @@ class Catalog:
             topics: These only; None for all that were met.
         """
         wanted = self._names if topics is None else set(topics)
-        if not wanted:
+        if not wanted or self._producer is None:
             return
-        found = await describe_topics(self._settings, sorted(wanted))
+        found = await self._producer.describe(sorted(wanted))
         for topic, facts in found.items():
             self._met.add(topic)
             if facts is None:
@@ -140,46 +127,3 @@ def holding(settings: Settings) -> Container[str]:
     """Return the topics whose keys wait behind a row that is put aside, as MILEPOST_HOLD_TOPICS names them."""
     names = {name for part in settings.hold_topics.split(",") if (name := part.strip())}
     return Everything() if "*" in names else names
-
-
-async def describe_topics(settings: Settings, topics: Collection[str]) -> dict[str, TopicFacts | None]:
-    """Ask Kafka about topics.
-
-    Returns:
-        What it says, None for a topic that does not exist. What it does not let this client see is left out, and so
-        is everything when it does not answer.
-    """
-    admin = AIOKafkaAdminClient(**client_arguments(settings), request_timeout_ms=int(_WITHIN * 1000))
-    wanted: Any = {_COMPACTED: None, _LIMIT: None}
-    try:
-        async with asyncio.timeout(_WITHIN):
-            await admin.start()
-            answers: Any = await admin.describe_configs(
-                [ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted) for topic in topics]
-            )
-        return dict(
-            found for answer in answers for resource in answer.resources for found in _facts(*resource)
-        )
-    except (KafkaError, OSError, TimeoutError):
-        return {}
-    finally:
-        with suppress(Exception):
-            async with asyncio.timeout(2.0):
-                await admin.close()
-
-
-def _facts(
-    error: int, _message: str | None, _kind: int, topic: str, entries: Iterable[Any]
-) -> list[tuple[str, TopicFacts | None]]:
-    if error == UnknownTopicOrPartitionError.errno:
-        return [(topic, None)]
-    if error:
-        return []
-    values = {entry[0]: entry[1] for entry in entries}
-    limit = values.get(_LIMIT) or ""
-    return [
-        (
-            topic,
-            TopicFacts("compact" in (values.get(_COMPACTED) or ""), int(limit) if limit.isdigit() else None),
-        )
-    ]

@@ -124,7 +124,7 @@ class Leader:
             while not self._stop.asked:
                 try:
                     async with self._producing() as producer:
-                        self._catalog.begin_refresh()
+                        self._catalog.use(producer)
                         await self._session(producer)
                 except SendFailed as failure:
                     await self._failed(failure)
@@ -196,7 +196,7 @@ class Leader:
     async def _failed(self, failure: SendFailed) -> None:
         """Learn from a failure, then wait a little; the producer is gone already."""
         self._lease.check()
-        learned, denied = await self._learning.from_failure(failure)
+        learned, denied = self._learning.from_failure(failure)
         for topic in denied:
             self._draining.deny(topic)
             await self._parking.hold_topic(
@@ -207,7 +207,7 @@ class Leader:
         if learned or denied:
             return
         self._trouble.meet(
-            f"relay: Kafka at {self._settings.kafka}: {failure}. Nothing is lost; trying again."
+            f"relay: Kafka at {self._settings.kafka}: {str(failure).rstrip('.')}. Nothing is lost; trying again."
         )
         await self._measure()
         await self._stop.wait(min(self._backoff.next(), max(0.0, self._lease.remaining())))

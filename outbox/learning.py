@@ -32,7 +32,7 @@ class Learning:
         self._catalog = catalog
         self._tries: Counter[int] = Counter()
 
-    async def from_failure(self, failure: SendFailed) -> tuple[bool, set[str]]:
+    def from_failure(self, failure: SendFailed) -> tuple[bool, set[str]]:
         """Learn.
 
         Returns:
@@ -42,24 +42,27 @@ class Learning:
         learned = False
         for where, batch, error in failure.refused:
             if is_too_large(error):
-                await self._too_large(where, batch)
+                self._too_large(where, batch)
                 learned = True
             elif isinstance(error, _ROWS_FAULT):
                 learned = self._refused(batch.seqs, error) or learned
         return learned, denied
 
-    async def _too_large(self, where: TopicPartition, batch: Batch) -> None:
+    def _too_large(self, where: TopicPartition, batch: Batch) -> None:
+        """Ask for the limit anew, and build less; a row that is refused alone after that is put aside."""
         topic, size = where[0], batch.size()
-        routing = self._routing
-        await self._catalog.refresh([topic])
-        limit = routing.limits.get(topic)
-        if limit is not None and size > limit:
-            return
+        self._catalog.doubt(topic)
         if len(batch.seqs) > 1:
-            routing.caps[topic] = max(1, size // 2)
-        else:
-            known = "more than the broker takes" if limit is None else f"and {topic} takes {limit}"
-            routing.unsendable[batch.seqs[0]] = "TOO_LARGE", f"the record is {size} bytes, {known}"
+            self._routing.caps[topic] = max(1, size // 2)
+            return
+        (seq,) = batch.seqs
+        self._tries[seq] += 1
+        if self._tries[seq] > 1:
+            del self._tries[seq]
+            self._routing.unsendable[seq] = (
+                "TOO_LARGE",
+                f"the record is {size} bytes, more than the broker takes",
+            )
 
     def _refused(self, seqs: Sequence[int], error: Exception) -> bool:
         """Try the rows of a refused batch one by one; return whether it was clear that one of them is the reason."""

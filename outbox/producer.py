@@ -27,6 +27,7 @@ from ..schemas.ids import Clock
 from ..streams.kafka import quiet_client
 from ..streams.kafka_client import KafkaAt, client_arguments, why_unreachable
 from .encode import BATCH_BYTES, TopicPartition
+from .facts import TopicFacts, describe_topics
 from .records import Batch
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
@@ -122,6 +123,10 @@ class Producer:
             else ("TOPIC_MISSING", f"topic {topic} does not exist")
             for topic in missing
         }
+
+    async def describe(self, topics: Collection[str]) -> dict[str, TopicFacts | None]:
+        """Ask about topics' settings, as `describe_topics` does."""
+        return await describe_topics(self._producer.client, topics, within=_REQUEST)
 
     async def send(self, batches: Mapping[TopicPartition, list[Batch]], allowed: Callable[[], float]) -> None:
         """Send batches and wait for their acknowledgements, one batch per partition at a time.

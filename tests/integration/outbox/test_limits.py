@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
-from milepost.outbox import catalog
+from milepost.outbox.producer import Producer
 from milepost.outbox.records import headers_of, size_alone, sized
 from milepost.schemas.errors import UsageError
 
@@ -46,7 +46,7 @@ def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         return {}
 
     if request.param == "hidden":
-        monkeypatch.setattr(catalog, "describe_topics", nothing)
+        monkeypatch.setattr(Producer, "describe", nothing)
     return str(request.param)
 
 

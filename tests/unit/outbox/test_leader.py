@@ -84,6 +84,9 @@ class Producer:
     async def look_up(self, topics: Collection[str]) -> dict[str, tuple[str, str]]:
         return {}
 
+    async def describe(self, topics: Collection[str]) -> dict[str, Any]:
+        return {}
+
     async def send(self, batches: Mapping[TopicPartition, list[Batch]], _: Callable[[], float]) -> None:
         self.acts += [("sent", seq) for chain in batches.values() for batch in chain for seq in batch.seqs]
         self.sent.set()
