@@ -90,16 +90,13 @@ def _of_settings(given: Globals) -> Iterator[Line]:
     plain = shown.model_dump(mode="json")
     for name in Settings.model_fields:
         value = getattr(shown, name)
-        if name == "database_url":
-            text = mask_url(str(value))
-            yield (
-                Line(name, text, text, _source(given, name))
-                if named or own
-                else Line(name, None, "not set", "default")
-            )
-            continue
         source = "code" if value != getattr(settings, name) else _source(given, name)
-        yield Line(name, plain[name], _words(value), source)
+        if name != "database_url":
+            yield Line(name, plain[name], _words(value), source)
+        elif named or own:
+            yield Line(name, mask_url(str(value)), mask_url(str(value)), source)
+        else:
+            yield Line(name, None, _words(None), "default")
 
 
 def _of_application(given: Globals, settings: Settings) -> Settings | None:
