@@ -38,8 +38,10 @@ def installed() -> Path:
         command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
         try:
             subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, text=True, timeout=180)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"npm install of the participant's client failed: {error.stderr or error}"[:300])
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"npm install of the participant's client failed: {error.stderr!r}"[:300])
+        except subprocess.TimeoutExpired:
+            pytest.skip("npm install of the participant's client takes longer than three minutes")
     return FOLDER
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -115,16 +115,21 @@ class Bench:
         *,
         event_id: UUID | None = None,
         partition: int = 0,
+        of: Mapping[str, str] | None = None,
         **more: str,
     ) -> Record:
-        """Return the record of a command; `run="r"` becomes the header milepost-run, `ce_x` stays."""
+        """Return the record of a command; `run="r"` becomes the header milepost-run, `ce_x` stays.
+
+        Args:
+            of: Run and step of its operation.
+        """
         offset = self.offsets.get(partition, 0)
         self.offsets[partition] = offset + 1
         named = {
             name
             if name.startswith("ce_") or name == "traceparent"
             else f"milepost-{name}".replace("_", "-"): text
-            for name, text in more.items()
+            for name, text in {**(of or {}), **more}.items()
         }
         found = headers(event_id or IDS.new(), type=command.milepost_spec.type, **named)
         value = command.model_dump_json().encode()

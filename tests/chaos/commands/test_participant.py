@@ -51,9 +51,9 @@ async def test_a_kill_around_a_commands_effect_never_loses_or_repeats_it(
 ) -> None:
     async with bench(database_url) as at:
         operation = {"run": "r", "step": "s"}
-        do = at.record(BookTruck(truck="a"), **operation, attempt="1")
-        again = at.record(BookTruck(truck="a"), **operation, attempt="2")
-        undo = at.record(CancelTruck(truck="a"), **operation, direction="undo")
+        do = at.record(BookTruck(truck="a"), of=operation, attempt="1")
+        again = at.record(BookTruck(truck="a"), of=operation, attempt="2")
+        undo = at.record(CancelTruck(truck="a"), of=operation, direction="undo")
         left = 1 if where == "commit" else 0
 
         assert await handled(database_url, where, [do]) == -signal.SIGKILL

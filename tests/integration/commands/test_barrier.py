@@ -34,9 +34,9 @@ async def at(database_url: str) -> AsyncIterator[Bench]:
 async def test_an_undo_that_comes_first_does_nothing_and_refuses_the_late_do(at: Bench) -> None:
     participant = Participant()
     intake = at.intake(participant.consumer())
-    await intake.handle([at.record(CancelTruck(truck="a"), **OPERATION, direction="undo", attempt="1")])
-    await intake.handle([at.record(CancelTruck(truck="a"), **OPERATION, direction="undo", attempt="2")])
-    await intake.handle([at.record(BookTruck(truck="a"), **OPERATION, direction="do")])
+    await intake.handle([at.record(CancelTruck(truck="a"), of=OPERATION, direction="undo", attempt="1")])
+    await intake.handle([at.record(CancelTruck(truck="a"), of=OPERATION, direction="undo", attempt="2")])
+    await intake.handle([at.record(BookTruck(truck="a"), of=OPERATION, direction="do")])
     undone, again, late = await at.replies()
     assert (undone.type, undone.outcome) == ("truck.cancel.nothing-to-undo", "nothing-to-undo")
     assert again.id == undone.id and again.headers["milepost-attempt"] == "2"
@@ -50,10 +50,10 @@ async def test_an_undo_that_comes_first_does_nothing_and_refuses_the_late_do(at:
 async def test_an_undo_after_its_do_runs_once_and_another_attempt_gets_its_reply(at: Bench) -> None:
     participant = Participant()
     intake = at.intake(participant.consumer())
-    await intake.handle([at.record(BookTruck(truck="a"), **OPERATION)])
-    await intake.handle([at.record(CancelTruck(truck="a"), **OPERATION, direction="undo")])
-    await intake.handle([at.record(CancelTruck(truck="a"), **OPERATION, direction="undo", attempt="2")])
-    await intake.handle([at.record(BookTruck(truck="a"), **OPERATION, attempt="2")])
+    await intake.handle([at.record(BookTruck(truck="a"), of=OPERATION)])
+    await intake.handle([at.record(CancelTruck(truck="a"), of=OPERATION, direction="undo")])
+    await intake.handle([at.record(CancelTruck(truck="a"), of=OPERATION, direction="undo", attempt="2")])
+    await intake.handle([at.record(BookTruck(truck="a"), of=OPERATION, attempt="2")])
     replies = await at.replies()
     assert outcomes(replies) == [
         "truck.booked done",
@@ -69,27 +69,27 @@ async def test_an_undo_after_its_do_runs_once_and_another_attempt_gets_its_reply
 async def test_a_refused_do_leaves_nothing_to_undo(at: Bench) -> None:
     participant = Participant()
     intake = at.intake(participant.consumer())
-    await intake.handle([at.record(BookTruck(truck="no"), **OPERATION)])
-    await intake.handle([at.record(CancelTruck(truck="no"), **OPERATION, direction="undo")])
+    await intake.handle([at.record(BookTruck(truck="no"), of=OPERATION)])
+    await intake.handle([at.record(CancelTruck(truck="no"), of=OPERATION, direction="undo")])
     assert [reply.outcome for reply in await at.replies()] == ["refused", "nothing-to-undo"]
     assert participant.calls == ["do"]
 
 
 async def test_a_refused_undo_may_be_asked_again(at: Bench) -> None:
     intake = at.intake(Participant().consumer())
-    await intake.handle([at.record(BookTruck(truck="a"), **OPERATION)])
-    await intake.handle([at.record(CancelTruck(truck="a", note="late"), **OPERATION, direction="undo")])
+    await intake.handle([at.record(BookTruck(truck="a"), of=OPERATION)])
+    await intake.handle([at.record(CancelTruck(truck="a", note="late"), of=OPERATION, direction="undo")])
     assert await at.ledger() == [("do", "a")]
-    await intake.handle([at.record(CancelTruck(truck="a", note="paid"), **OPERATION, direction="undo")])
+    await intake.handle([at.record(CancelTruck(truck="a", note="paid"), of=OPERATION, direction="undo")])
     assert await at.ledger() == [("do", "a"), ("undo", "a")]
     assert [reply.outcome for reply in await at.replies()] == ["done", "refused", "done"]
 
 
 async def test_without_undoes_an_undo_is_an_operation_of_its_own(at: Bench) -> None:
     intake = at.intake(Participant().consumer(barrier=False))
-    await intake.handle([at.record(CancelTruck(truck="a"), **OPERATION, direction="undo")])
-    await intake.handle([at.record(CancelTruck(truck="a"), **OPERATION, direction="undo", attempt="2")])
-    await intake.handle([at.record(BookTruck(truck="a"), **OPERATION)])
+    await intake.handle([at.record(CancelTruck(truck="a"), of=OPERATION, direction="undo")])
+    await intake.handle([at.record(CancelTruck(truck="a"), of=OPERATION, direction="undo", attempt="2")])
+    await intake.handle([at.record(BookTruck(truck="a"), of=OPERATION)])
     assert await at.ledger() == [("undo", "a"), ("do", "a")]
 
 
@@ -128,16 +128,16 @@ async def racing(at: Bench, gate: Gate, first: Record, second: Record) -> Partic
 
 
 async def test_an_undo_waits_for_the_do_that_is_under_way(at: Bench) -> None:
-    do = at.record(BookTruck(truck="a"), **OPERATION)
-    undo = at.record(CancelTruck(truck="a"), partition=1, **OPERATION, direction="undo")
+    do = at.record(BookTruck(truck="a"), of=OPERATION)
+    undo = at.record(CancelTruck(truck="a"), partition=1, of=OPERATION, direction="undo")
     await racing(at, Gate(), do, undo)
     assert await at.ledger() == [("do", "a"), ("undo", "a")]
     assert outcomes(await at.replies()) == ["truck.booked done", "truck.cancelled done"]
 
 
 async def test_an_undo_during_a_do_that_fails_meets_it_or_blocks_its_next_try(at: Bench) -> None:
-    do = at.record(BookTruck(truck="a"), **OPERATION)
-    undo = at.record(CancelTruck(truck="a"), partition=1, **OPERATION, direction="undo")
+    do = at.record(BookTruck(truck="a"), of=OPERATION)
+    undo = at.record(CancelTruck(truck="a"), partition=1, of=OPERATION, direction="undo")
     participant = await racing(at, Gate(fail=1), do, undo)
     net = Counter(act for act, _ in await at.ledger())
     assert net["do"] == net["undo"], "done and undone, or neither"
@@ -147,8 +147,8 @@ async def test_an_undo_during_a_do_that_fails_meets_it_or_blocks_its_next_try(at
 
 
 async def test_two_attempts_at_once_have_one_effect_and_one_reply_twice(at: Bench) -> None:
-    first = at.record(BookTruck(truck="a"), **OPERATION, attempt="1")
-    second = at.record(BookTruck(truck="a"), partition=1, **OPERATION, attempt="2")
+    first = at.record(BookTruck(truck="a"), of=OPERATION, attempt="1")
+    second = at.record(BookTruck(truck="a"), partition=1, of=OPERATION, attempt="2")
     await racing(at, Gate(), first, second)
     assert await at.ledger() == [("do", "a")]
     one, two = await at.replies()
@@ -160,9 +160,9 @@ async def test_two_attempts_at_once_have_one_effect_and_one_reply_twice(at: Benc
 
 async def test_two_undos_at_once_undo_once(at: Bench) -> None:
     setup = at.intake(Participant().consumer())
-    await setup.handle([at.record(BookTruck(truck="a"), **OPERATION)])
-    first = at.record(CancelTruck(truck="a"), **OPERATION, direction="undo")
-    second = at.record(CancelTruck(truck="a"), partition=1, **OPERATION, direction="undo", attempt="2")
+    await setup.handle([at.record(BookTruck(truck="a"), of=OPERATION)])
+    first = at.record(CancelTruck(truck="a"), of=OPERATION, direction="undo")
+    second = at.record(CancelTruck(truck="a"), partition=1, of=OPERATION, direction="undo", attempt="2")
     await racing(at, Gate(), first, second)
     assert await at.ledger() == [("do", "a"), ("undo", "a")]
     assert outcomes(await at.replies()) == [
@@ -179,12 +179,12 @@ async def test_fifty_operations_done_and_undone_on_four_partitions_at_once(at: B
         operation = {"run": f"r-{n}", "step": "s"}
         for lane, attempt in ((n % 4, "1"), ((n + 1) % 4, "2")):
             lanes[lane].append(
-                at.record(BookTruck(truck=f"{n}"), partition=lane, **operation, attempt=attempt)
+                at.record(BookTruck(truck=f"{n}"), partition=lane, of=operation, attempt=attempt)
             )
         for lane, attempt in (((n + 2) % 4, "1"), ((n + 3) % 4, "2")):
             lanes[lane].append(
                 at.record(
-                    CancelTruck(truck=f"{n}"), partition=lane, **operation, direction="undo", attempt=attempt
+                    CancelTruck(truck=f"{n}"), partition=lane, of=operation, direction="undo", attempt=attempt
                 )
             )
     consumer = Participant().consumer()
