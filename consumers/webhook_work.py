@@ -85,6 +85,8 @@ class WebhookWork:
         Returns:
             How many were taken.
         """
+        if not self._webhooks:
+            return 0
         clock = self._service.clock
         ends = clock.monotonic() + self._lease.total_seconds() / 2
         async with self._pool.acquire() as connection:

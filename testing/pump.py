@@ -18,6 +18,7 @@ from ..consumers.orchestrator import Orchestrator
 from ..consumers.publishing import publish_in
 from ..consumers.signals import signal_consumer
 from ..consumers.waker import Waker
+from ..consumers.webhook_work import WebhookWork
 from ..inbox.consumer import Consumer
 from ..inbox.intake import Intake
 from ..outbox.model import OutboxRow
@@ -46,6 +47,7 @@ class Pump:
         self._faults = faults
         self._process = Process(opened, clients, faults)
         self._waker = Waker(opened.engine, push=opened.settings.nudge, sweep_every=opened.settings.lease)
+        self._hooks = WebhookWork(opened.service, opened.database.pool, lease=opened.settings.lease)
         self._handlers = _handlers(opened)
         self._seen: list[UUID] = []
         self._offsets: Counter[str] = Counter()
@@ -80,7 +82,7 @@ class Pump:
         if self._records:
             await self._hand_over(self._records.popleft(), deadline)
             return True
-        return await self._waker.tick() > 0
+        return await self._hooks.turn() > 0 or await self._waker.tick() > 0
 
     async def deliver(self, rows: Iterable[OutboxRow]) -> None:
         """Hand events from outside to whoever reads their topic, before anything else."""
