@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 from ..schemas.errors import UsageError
-from .model import Reason
+from .model import Item, Reason
 
 # SQLSTATE classes that say nothing about the event: connection, rollback by serialization or deadlock, resources,
 # object in use, operator intervention, system error, internal error.
@@ -136,3 +136,11 @@ def reason_of(cause: BaseException | None, *, secret: bool = False) -> Reason:
         return Reason("HANDLE", "HANDLER_FAILED", message, True, error=name)
     trace = "".join(traceback.format_exception(cause)) if cause is not None else ""
     return Reason("HANDLE", "HANDLER_FAILED", f"{kind.__name__}: {cause}", True, error=name, trace=trace)
+
+
+def failure(
+    item: Item, cause: BaseException | None, judged: Judgement, attempts: int, first_at: datetime
+) -> Reason:
+    """Return why an event is parked after so many tries."""
+    reason = reason_of(cause, secret=item.secret)
+    return replace(reason, code=judged.code, attempts=attempts, first_at=first_at)

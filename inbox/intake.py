@@ -12,8 +12,6 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -28,18 +26,17 @@ from .counts import Counts
 from .failures import (
     HandlerFailed,
     Judge,
-    Judgement,
     Underneath,
     another_try,
     at_commit,
     ended_transaction,
-    reason_of,
+    failure,
 )
 from .letters import Letters, Report
 from .memory import Memory
 from .model import Act, Item, Plan, Reason
 from .past import StoredPast
-from .pieces import delay, may_retry, split, suspected
+from .pieces import delay, may_retry, split, suspected, tried
 from .store import InboxStore, Partition
 from .together import runs
 
@@ -192,7 +189,7 @@ class Intake:
                 )
                 return
             try:
-                await self._apply([_tried(item, attempts)], alone=True)
+                await self._apply([tried(item, attempts)], alone=True)
             except HandlerFailed as failed:
                 cause = failed.__cause__
             except Underneath as trouble:
@@ -213,7 +210,7 @@ class Intake:
             again = judged.again and may_retry(retry, attempts, first_at, self._memory.now(), wait)
             # Who ends its transaction does so again, and what it has committed meanwhile would be there twice.
             if not again or ended_transaction(cause):
-                await self._park(item, _failure(item, cause, judged, attempts, first_at))
+                await self._park(item, failure(item, cause, judged, attempts, first_at))
                 return
             await asyncio.sleep(wait)
 
@@ -298,15 +295,3 @@ class Intake:
         with suppress(Exception):
             async with asyncio.timeout(_HAND_BACK):
                 await self._store.hand_back(self._database.pool, record)
-
-
-def _tried(item: Item, attempts: int) -> Item:
-    assert item.envelope is not None
-    return replace(item, envelope=replace(item.envelope, delivery=attempts))
-
-
-def _failure(
-    item: Item, cause: BaseException | None, judged: Judgement, attempts: int, first_at: datetime
-) -> Reason:
-    reason = reason_of(cause, secret=item.secret)
-    return replace(reason, code=judged.code, attempts=attempts, first_at=first_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..schemas.options import Retry
@@ -53,3 +54,9 @@ def delay(retry: Retry, attempts: int, dice: float, retry_after: timedelta | Non
     )
     asked = 0.0 if retry_after is None else retry_after.total_seconds()
     return max(asked, bound * dice)
+
+
+def tried(item: Item, attempts: int) -> Item:
+    """Return an event that knows the number of its try."""
+    assert item.envelope is not None
+    return replace(item, envelope=replace(item.envelope, delivery=attempts))

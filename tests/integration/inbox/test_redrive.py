@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 import asyncpg
 import pytest
 from milepost.consumers.retention import Retention
-from milepost.inbox.consumer import Consumer
+from milepost.inbox.consumer import Consumer, PreparedConsumer
 from milepost.outbox.model import event_row
 from milepost.schemas.aesgcm import AesGcm
+from milepost.schemas.envelope import Envelope
 from milepost.schemas.errors import StateError
 from milepost.schemas.events import Event
 from milepost.schemas.ids import SystemClock
@@ -22,6 +23,8 @@ from milepost.schemas.transaction import Transaction
 from milepost.streams.database import Database
 from milepost.streams.lifecycle import Stop
 from pydantic import PostgresDsn
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.support.inbox import (
     IDS,
@@ -441,3 +444,49 @@ async def test_the_words_of_an_encrypted_event_go_into_no_letter(
 
 def _bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else b""
+
+
+async def test_what_a_consumer_prepares_for_a_batch_it_prepares_for_a_letter(
+    database: Database, broken: Broken
+) -> None:
+    prepared = list[str]()
+
+    async def prepare(tx: Transaction, events: Sequence[tuple[Event, Envelope]]) -> None:
+        prepared.extend(event.order for event, _ in events if isinstance(event, Paid))
+
+    broken.orders = {"o-0"}
+    await intake_of(consumer_of("c", "t", broken.apply, retry=ONCE), database).handle([record(0)])
+    broken.orders = set()
+    preparing = PreparedConsumer("c", prepare)
+    preparing.on(Paid)(broken.apply)
+    await redrive(database, 1)
+    await drained(redriver_of(preparing, database))
+    assert (prepared, await broken.effects.orders()) == (["o-0"], ["o-0"])
+
+
+async def test_a_session_of_the_users_engine_shares_the_redrives_transaction(
+    database_url: str, database: Database, broken: Broken
+) -> None:
+    async def handle(event: Paid, tx: Transaction) -> None:
+        statement = text("INSERT INTO effect (event, text) VALUES (:id, :order)")
+        await tx.session.execute(statement, {"id": tx.envelope.id, "order": event.order})
+        if event.order in broken.orders:
+            raise ValueError("broken")
+
+    broken.orders = {"o-0"}
+    engine = create_async_engine(database_url.replace("postgresql://", "postgresql+asyncpg://"))
+    with_engine = Database(Settings(database_url=PostgresDsn(database_url)), engine=engine)
+    await with_engine.open()
+    try:
+        consumer = consumer_of("c", "t", handle, retry=ONCE, hold_key=True)
+        await intake_of(consumer, with_engine).handle([keyed(0, b"a"), keyed(1, b"a")])
+        await redrive(database, 1)
+        await drained(redriver_of(consumer, with_engine))
+        assert await states(database) == [("OPEN", "HANDLER_FAILED"), ("OPEN", "KEY_HELD")]
+        broken.orders = set()
+        await redrive(database, 1)
+        await drained(redriver_of(consumer, with_engine))
+    finally:
+        await with_engine.close()
+        await engine.dispose()
+    assert await broken.effects.orders() == ["o-0", "o-1"]
