@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from typing import Any
 
 
 def fingerprint(type: str, data: bytes) -> bytes:
@@ -13,7 +15,7 @@ def fingerprint(type: str, data: bytes) -> bytes:
     JSON is taken as it is.
     """
     try:
-        canonical = _ENCODER.encode(_DECODER.decode(data.decode())).encode()
+        canonical = _canonical(_DECODER.decode(data.decode())).encode()
     except (ValueError, RecursionError):
         canonical = data
     return hashlib.sha256(type.encode(errors="surrogatepass") + b"\n" + canonical).digest()
@@ -26,3 +28,16 @@ def _written(number: str) -> list[str]:
 
 _DECODER = json.JSONDecoder(parse_float=_written, parse_int=_written, parse_constant=_written)
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
+def _encoder() -> Callable[[Any], str]:
+    """Return what writes canonical JSON: the encoder's own C part, which json makes anew for each call, made once."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _ENCODER.encode
+    escape = json.encoder.encode_basestring_ascii
+    write = make(None, _ENCODER.default, escape, None, ":", ",", True, False, True)
+    return lambda value: "".join(write(value, 0))
+
+
+_canonical = _encoder()

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -182,11 +183,11 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
 def _text_headers(record: Record) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in record.headers:
-        lower = name.lower()
+        lower = _known(name)
+        if not lower:
+            continue
         if lower == PACKED:
             headers = _packed(value) | headers
-            continue
-        if not (lower.startswith(_PREFIXES) or lower in _PLAIN):
             continue
         try:
             text = (value or b"").decode()
@@ -200,6 +201,13 @@ def _text_headers(record: Record) -> dict[str, str]:
     return headers
 
 
+@lru_cache(maxsize=1024)
+def _known(name: str) -> str:
+    """Return the name in lower case of a header that is read; '' for others."""
+    lower = name.lower()
+    return lower if lower.startswith(_PREFIXES) or lower in _PLAIN else ""
+
+
 def _packed(value: bytes | None) -> dict[str, str]:
     try:
         found: Any = json.loads(value or b"")
@@ -207,11 +215,7 @@ def _packed(value: bytes | None) -> dict[str, str]:
         raise NotAnEvent("BAD_HEADER", f"header {PACKED} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise NotAnEvent("BAD_HEADER", f"header {PACKED} is no JSON object")
-    return {
-        name.lower(): text
-        for name, text in found.items()
-        if isinstance(text, str) and (name.lower().startswith(_PREFIXES) or name.lower() in _PLAIN)
-    }
+    return {name.lower(): text for name, text in found.items() if isinstance(text, str) and _known(name)}
 
 
 def _structured(record: Record) -> tuple[dict[str, str], bytes]:

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import re
+from functools import lru_cache
 from typing import Any, Literal
 
 _DECODER = json.JSONDecoder()
@@ -20,6 +21,7 @@ class BadStructure(Exception):
     """The bytes are no structured event; the message says why."""
 
 
+@lru_cache(maxsize=256)
 def is_json(content_type: str) -> bool:
     """Tell whether a media type is JSON; parameters make no difference, and none at all is JSON."""
     essence = content_type.partition(";")[0].strip()

@@ -5,4 +5,7 @@ from __future__ import annotations
 
 def unstorable(text: str) -> bool:
     """Tell whether PostgreSQL text cannot hold this: U+0000 or a lone surrogate."""
-    return "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text)
+    if "\x00" in text:
+        return True
+    # Nearly all names are ASCII, and Python knows that without looking at each character.
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
