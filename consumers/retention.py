@@ -30,7 +30,7 @@ from .engine import DATABASE_ERRORS
 
 logger = logging.getLogger("milepost")
 
-Kind: TypeAlias = Literal["inbox", "signals", "letters", "operations", "webhooks", "replays"]
+Kind: TypeAlias = Literal["inbox", "signals", "letters", "operations", "webhooks", "replays", "participants"]
 
 #: How much longer an inbox row is kept than events are applied: what clocks may differ by.
 MARGIN = timedelta(hours=1)
@@ -60,6 +60,7 @@ class Sql(Queries, file="retention.sql"):
     purge_operations: str
     purge_webhooks: str
     purge_replays: str
+    purge_participants: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Policy:
 
 #: By kind. The instant that counts: of an inbox row when it was applied or parked; of a signal when it was matched or
 #: expired, the later; of a letter when it was closed; of an operation its own expires_at; of a webhook when it was
-#: done with; of a replay its last progress.
+#: done with; of a replay its last progress; of what a participant did when it did it.
 POLICIES: dict[Kind, Policy] = {
     "inbox": Policy(lambda s: s.keep_inbox + MARGIN, Sql.purge_inbox, "milepost.inbox"),
     "signals": Policy(lambda s: s.keep_signals, Sql.purge_signals, "milepost.signal"),
@@ -87,6 +88,7 @@ POLICIES: dict[Kind, Policy] = {
     "operations": Policy(lambda s: timedelta(0), Sql.purge_operations),
     "webhooks": Policy(lambda s: s.keep_webhooks, Sql.purge_webhooks),
     "replays": Policy(lambda s: s.keep_replays, Sql.purge_replays),
+    "participants": Policy(lambda s: s.keep_participants, Sql.purge_participants),
 }
 
 

@@ -82,6 +82,8 @@ class Settings(BaseSettings):
         keep_letters: How long a dead letter is kept after it was resolved or ignored; open ones stay.
         keep_webhooks: How long a webhook is kept after it was processed or ignored; its event id is known so long.
         keep_replays: How long the progress of a replay is kept.
+        keep_participants: How long a participant remembers what it did for a command; longer than any requester may ask
+            again or undo.
         redrive_within: Longest time in which a dead letter is redriven; the inbox remembers that much longer.
         dead_letter_topic: Where copies of dead letters go, for other tools; {service} and {consumer} stand for names,
             and nothing for no copies.
@@ -121,6 +123,7 @@ class Settings(BaseSettings):
     keep_letters: Duration = timedelta(days=90)
     keep_webhooks: Duration = timedelta(days=90)
     keep_replays: Duration = timedelta(days=7)
+    keep_participants: Duration = timedelta(days=90)
     redrive_within: Duration = timedelta(days=14)
     dead_letter_topic: str = "{service}.dead"
     dead_letter_alarm: Duration = timedelta(hours=1)

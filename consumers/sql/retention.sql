@@ -64,3 +64,9 @@ WHERE id IN (SELECT w.id FROM milepost.webhook AS w
 DELETE FROM milepost.replay
 WHERE id IN (SELECT r.id FROM milepost.replay AS r
              WHERE r.at < $1 ORDER BY r.id LIMIT $2 FOR UPDATE SKIP LOCKED);
+
+-- name: purge_participants
+DELETE FROM milepost.barrier
+WHERE (consumer, tenant, run, step, direction)
+      IN (SELECT b.consumer, b.tenant, b.run, b.step, b.direction FROM milepost.barrier AS b
+          WHERE b.at < $1 ORDER BY b.at LIMIT $2 FOR UPDATE SKIP LOCKED);

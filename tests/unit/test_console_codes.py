@@ -51,7 +51,7 @@ _READING = ("schemas/codecs.py", "schemas/aesgcm.py", "schemas/reading.py")
 _WORDS = ("sagas/words.py", "consumers/*.py", "inbox/*.py", "outbox/*.py", "schemas/envelope.py", "schemas/finding.py", *_READING)
 #: States of a letter.
 _STATES = {"RETRY_PENDING"}
-_WORD = re.compile(r'"([A-Z]+(?:_[A-Z]+)+|TIMEOUT|DEADLOCK|UNNAMED|UNPROVEN)"')
+_WORD = re.compile(r'"([A-Z]+(?:_[A-Z]+)+|TIMEOUT|DEADLOCK|UNNAMED|UNPROVEN|REFUSED)"')
 
 
 def test_every_code_that_is_a_word_is_explained() -> None:
