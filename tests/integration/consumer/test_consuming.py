@@ -186,29 +186,6 @@ async def test_a_handler_of_three_poll_intervals_runs_once_and_starves_nobody(
     assert effects.runs.count("slow") <= 2
 
 
-async def test_members_come_and_go_over_slow_handlers(
-    kafka: str, topic: str, database: Database, effects: Effects
-) -> None:
-    """Scenario 50, shortened: each event has one effect, whoever had its partition when."""
-
-    async def handle(event: Paid, tx: Transaction) -> None:
-        await effects.apply(event, tx)
-        await asyncio.sleep(0.05)
-
-    def member() -> GroupReader:
-        return reader_of(consumer_of(topic, topic, handle, batch=4), database, kafka)
-
-    expected = [f"o-{n}" for n in range(360)]
-    await send(kafka, topic, [paid(order, partition=n % PARTITIONS) for n, order in enumerate(expected)])
-    async with running(member()):
-        for _ in range(4):
-            await more_than(effects, len(effects.runs) + 10)
-            async with running(member(), grace=0.5):
-                await more_than(effects, len(effects.runs) + 10)
-        await until(lambda: effects.value("SELECT count(DISTINCT text) = 360 FROM effect"), within=60)
-    assert Counter(await effects.orders()) == Counter(expected)
-
-
 async def test_a_failing_handler_holds_its_partition_only_until_it_is_parked(
     kafka: str, topic: str, database: Database, effects: Effects
 ) -> None:

@@ -168,25 +168,22 @@ async def status(env: dict[str, str], path: str) -> int:
         return 0
 
 
-async def test_a_handler_that_hangs_turns_a_service_red_and_ends_it(env: dict[str, str]) -> None:
-    async with served(env, "consumers") as (process,):
+async def test_a_hung_handler_and_a_blocked_loop_end_their_processes(env: dict[str, str]) -> None:
+    blocked = {**env, "FLOW": f"{env['FLOW']}b", "MILEPOST_HEALTH": f"127.0.0.1:{free_port()}"}
+    await ensure_topics(env["MILEPOST_KAFKA"], [f"{blocked['FLOW']}.moves"], partitions=1)
+    async with served(env, "consumers") as (one,), served(blocked, "consumers") as (other,):
         assert (await status(env, "/ready"), await status(env, "/live")) == (200, 200)
-        await send(env["MILEPOST_KAFKA"], f"{env['FLOW']}.moves", [moved("hang")])
+        for flow, account in ((env, "hang"), (blocked, "block")):
+            await send(env["MILEPOST_KAFKA"], f"{flow['FLOW']}.moves", [moved(account)])
 
         async def red() -> bool:
             return await status(env, "/ready") == 503
 
         await until(red, within=30, what="ready red")
-        assert not process.ended, "red is not the end yet"
-        assert await process.wait(60) == 3
-        assert_says(process, "MP430", "no progress", "its handlers have been running", "MILEPOST_STUCK_AFTER")
-
-
-async def test_an_event_loop_that_stands_still_ends_its_process(env: dict[str, str]) -> None:
-    async with served(env, "consumers") as (process,):
-        await send(env["MILEPOST_KAFKA"], f"{env['FLOW']}.moves", [moved("block")])
-        assert await process.wait(60) == 3
-        assert_says(process, "MP431", "has stood still", "flow_service.py")
+        assert not one.ended, "red is not the end yet"
+        assert (await one.wait(90), await other.wait(90)) == (3, 3), [one.tail(), other.tail()]
+    assert_says(one, "MP430", "no progress", "its handlers have been running", "MILEPOST_STUCK_AFTER")
+    assert_says(other, "MP431", "has stood still", "flow_service.py")
 
 
 def assert_says(process: Served, *words: str) -> None:

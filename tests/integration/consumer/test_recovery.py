@@ -135,8 +135,7 @@ async def test_a_group_that_was_reset_skips_nothing_and_applies_nothing_twice(
     assert await effects.orders() == orders(0, 8)
 
 
-@pytest.mark.parametrize("while_running", [False, True])
-@pytest.mark.parametrize("longer", [False, True])
+@pytest.mark.parametrize(("while_running", "longer"), [(False, False), (False, True), (True, True)])
 async def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
     kafka: str,
     topic: str,
