@@ -97,6 +97,7 @@ class Redriver:
         self._dice = dice or SystemRandomness()
         self._judge = judge
         self._secret = False
+        self._done = 0
         self._trouble: str | None = None
         self._met: dict[Any, int] = {}
         self._open = "no open letter"
@@ -149,7 +150,7 @@ class Redriver:
     async def _one(self, scope: str) -> bool:
         """Handle the next letter of a consumer, unless another process is at it."""
         consumer, store, pool = self._consumers[scope], self._stores[scope], self._database.pool
-        letter, tries = None, 0
+        letter, tries, self._done = None, 0, 0
         try:
             async with self._database.transaction(self._publisher) as tx:
                 if not await store.lock(tx.connection):
@@ -171,7 +172,7 @@ class Redriver:
                 await self._fail(store, letter, reason, tries)
             return True
         self._met.pop(letter.id, None)
-        self.counts.resolved += 1
+        self.counts.resolved += self._done
         return True
 
     async def _handle(
@@ -183,10 +184,10 @@ class Redriver:
             raise _Refused(Reason("HANDLE", "PROCESS_DIED", message, recoverable=True))
         if not await store.take(connection, letter):
             return
-        found = await store.apply_mark(connection, letter)
-        if found is None:
+        parked = await store.apply_mark(connection, letter)
+        if parked is None:
             raise _Refused(_GONE)
-        if found == "PARKED":
+        if parked:
             item = _read(consumer, letter)
             self._secret = item.secret
             if (
@@ -196,8 +197,9 @@ class Redriver:
             ):
                 await consumer.prepare(tx, [(item.event, item.envelope)])
             await call(consumer.name, self._publisher, tx, item)
-        why = "handled once more" if found == "PARKED" else "its event had been applied meanwhile"
+        why = "handled once more" if parked else "its event had been applied meanwhile"
         await store.resolve(connection, letter, why)
+        self._done += 1
 
     async def _reason(self, store: RedriveStore, letter: Letter, error: Exception) -> Reason:
         """Return why a try failed.

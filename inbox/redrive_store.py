@@ -109,16 +109,15 @@ class RedriveStore:
         # A statement of its own: its snapshot shows what the lock had to wait for.
         return bool(await connection.fetchval(_Sql.lock_letter, letter.id))
 
-    async def apply_mark(self, connection: asyncpg.Connection[Any], letter: Letter) -> str | None:
+    async def apply_mark(self, connection: asyncpg.Connection[Any], letter: Letter) -> bool | None:
         """Turn the parked inbox row into an applied one.
 
         Returns:
-            PARKED: what it was; anything else: what it is instead, None for no row.
+            Whether it was parked; None when there is no row.
         """
         if await connection.fetchval(_Sql.apply_mark, self._consumer, letter.event_id):
-            return "PARKED"
-        found: str | None = await connection.fetchval(_Sql.outcome, self._consumer, letter.event_id)
-        return found
+            return True
+        return False if await connection.fetchval(_Sql.outcome, self._consumer, letter.event_id) else None
 
     async def park_mark(self, pool: asyncpg.Pool[Any], letter: Letter) -> None:
         """Undo `apply_mark`, where a handler has committed it."""

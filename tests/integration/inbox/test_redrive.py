@@ -100,6 +100,7 @@ async def test_a_mended_handler_applies_the_letter_once_and_again_is_a_reported_
     await intake.handle([bad])
     assert await broken.effects.orders() == ["o-0"]
     assert await states(database) == [("RESOLVED", "HANDLER_FAILED")]
+    assert await broken.effects.value(INBOX) == "APPLIED"
     assert intake.counts.duplicates == 1
     assert (redriver.counts.resolved, redriver.counts.failed) == (1, 1)
 
@@ -490,3 +491,45 @@ async def test_a_session_of_the_users_engine_shares_the_redrives_transaction(
         await with_engine.close()
         await engine.dispose()
     assert await broken.effects.orders() == ["o-0", "o-1"]
+
+
+async def test_a_second_process_leaves_a_consumer_alone_whose_letter_is_being_handled(
+    database: Database, broken: Broken
+) -> None:
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    async def handle(event: Paid, tx: Transaction) -> None:
+        await broken.apply(event, tx)
+        if not broken.orders:
+            entered.set()
+            await gate.wait()
+
+    broken.orders = {"o-0", "o-1"}
+    consumer = consumer_of("c", "t", handle, retry=ONCE)
+    await intake_of(consumer, database).handle([record(0), record(1)])
+    broken.orders = set()
+    for n in (1, 2):
+        await redrive(database, n)
+    first = asyncio.create_task(redriver_of(consumer, database).once())
+    await entered.wait()
+    assert not await asyncio.wait_for(redriver_of(consumer, database).once(), 10)
+    gate.set()
+    assert await first
+    assert await broken.effects.orders() == ["o-0"]
+    assert await broken.effects.value("SELECT max(tries) FROM milepost.dead_letter") == 1
+
+
+async def test_an_event_that_was_applied_meanwhile_resolves_its_letter_without_the_handler(
+    database: Database, broken: Broken, consumer: Consumer
+) -> None:
+    broken.orders = {"o-0"}
+    await intake_of(consumer, database).handle([record(0)])
+    broken.orders = set()
+    await database.pool.execute("UPDATE milepost.inbox SET outcome = 'APPLIED'")
+    await redrive(database, 1)
+    await drained(redriver_of(consumer, database))
+    assert await broken.effects.orders() == []
+    assert await states(database) == [("RESOLVED", "HANDLER_FAILED")]
+    assert "applied meanwhile" in await broken.effects.value(
+        "SELECT reason FROM milepost.audit WHERE act = 'letter.resolved'"
+    )

@@ -115,20 +115,3 @@ async def test_a_kill_in_the_middle_of_a_redrive_loses_nothing_and_the_effect_is
             await world.send("o-2")
             await world.applied("wait-1", "o-2")
     assert (status, lines[0]["outcome"]) == (0, "RESOLVED")
-
-
-async def test_a_redrive_without_a_process_says_that_it_waits(world: World) -> None:
-    await world.broken("o-1")
-    async with served(world.env, "consumers"):
-        await world.send("o-1")
-        await world.letters(1)
-    words = ("dead", "redrive", "--code", "handler_failed", "--reason", "mended", "--yes")
-    status, lines, _ = await world.milepost(*words, "--no-wait")
-    assert (status, lines[0]["outcome"]) == (0, "ASKED")
-    status, lines, err = await world.milepost(*words[:-1])
-    assert (status, lines, "MP426" in err) == (2, [], True)
-    status, lines, _ = await world.milepost("dead", "list", "--status", "retry_pending")
-    assert [(line["id"], line["asked_by"]) for line in lines] == [(1, "ann")]
-    await world.broken()
-    async with served(world.env, "consumers"):
-        await world.applied("o-1")
