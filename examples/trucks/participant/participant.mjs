@@ -110,6 +110,10 @@ for (const signal of ["SIGINT", "SIGTERM"]) {
   process.once(signal, () => stop().then(() => process.exit(0)));
 }
 
+const admin = kafka.admin();
+await admin.connect();
+await admin.createTopics({ topics: [{ topic }] });
+await admin.disconnect();
 await producer.connect();
 await consumer.connect();
 await consumer.subscribe({ topic, fromBeginning: true });

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 from uuid import UUID
 
 from milepost import Command, send
@@ -10,6 +13,7 @@ from milepost.examples.trucks.service import TABLE
 from milepost.schemas.ids import SystemIds
 from milepost.streams.tracing import current_traceparent, span
 
+from tests.support.house import ROOT
 from tests.support.node import participating
 from tests.support.outbox import connected, make_topics
 from tests.support.process import served
@@ -17,6 +21,22 @@ from tests.support.waiting import until
 
 #: Step, direction, outcome and detail of what the shop has heard.
 HEARD = "SELECT step, direction, outcome, detail FROM truck WHERE run = $1 ORDER BY step, direction"
+
+
+async def asked_by_the_example(env: dict[str, str]) -> list[str]:
+    """Run the example's own requester; returns what it prints."""
+    path = os.pathsep.join(part for part in [os.environ.get("PYTHONPATH", ""), str(ROOT)] if part)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "milepost.examples.trucks.ask",
+        env={**os.environ, **env, "PYTHONPATH": path},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(90):
+        said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    return said.decode().splitlines()
 
 
 async def test_a_node_participant_answers_over_kafka(
@@ -80,6 +100,7 @@ async def test_a_node_participant_answers_over_kafka(
             traces = await connection.fetch(
                 "SELECT DISTINCT split_part(traceparent, '-', 2) AS id FROM truck"
             )
+            told = await asked_by_the_example(env)
     assert heard == [
         ("1-kept", "do", "done", "N-a"),
         ("2-refused", "do", "refused", "NO_TRUCK"),
@@ -90,4 +111,13 @@ async def test_a_node_participant_answers_over_kafka(
     ]
     assert correlation == str(first)
     assert [row["id"] for row in traces] == [trace]
-    assert node.lines[-1].endswith("booked: 1"), "a is booked, c was given back, d never was"
+    said = [line for line in node.lines if line.startswith("truck.")]
+    assert said[6].endswith("booked: 1"), "a is booked, c was given back, d never was"
+    assert sorted(" ".join(line.split()) for line in told) == [
+        "kept do done N-a",
+        "late do refused UNDONE_BEFORE",
+        "late undo nothing-to-undo",
+        "refused do refused NO_TRUCK",
+        "undone do done N-c",
+        "undone undo done c",
+    ]
