@@ -93,22 +93,25 @@ class Leader:
         self._routing = Routing()
         self._catalog = Catalog(settings, self._routing, topics)
         self._learning = Learning(self._routing, self._catalog)
-        self._draining = Draining(
-            self._parking,
-            self._routing,
-            self._catalog,
-            lease,
-            stop,
-            timestamp=self._timestamp,
-            monotonic=clock.monotonic,
-            allowed=self._allowed,
-        )
+        self._draining = self._work_off()
         self._backoff = Backoff(randomness)
         self._position = Position()
         self._done: set[int] = set()
         self._dirty = False
         self._due: dict[str, float] = {}
         self._reserve: float | None = None
+
+    def _work_off(self) -> Draining:
+        return Draining(
+            self._parking,
+            self._routing,
+            self._catalog,
+            self._lease,
+            self._stop,
+            timestamp=self._timestamp,
+            monotonic=self._clock.monotonic,
+            allowed=self._allowed,
+        )
 
     async def lead(self) -> None:
         """Relay until stopped.

@@ -80,13 +80,7 @@ async def rebaseline(
         begun = await connection.fetchval(Sql.begin)
         if not preview:
             await connection.execute(Sql.lock_lease, outbox)
-        stored = await connection.fetchrow(Sql.stored, outbox)
-        if stored is None or stored["system_identifier"] == stored["present"]:
-            raise StateError(
-                "MP423",
-                "rebaseline: this database cluster relayed the outbox last, or nobody did, so its transaction numbers "
-                "are right. Nothing was changed.",
-            )
+        stored = await _stored(connection, outbox)
         facts = (stored["previous"], stored["current"], stored["last_seq"], stored["restored_by"])
         counted = await connection.fetchrow(Sql.count_rows, *facts)
         assert counted is not None
@@ -96,6 +90,17 @@ async def rebaseline(
     return Rebaselined(
         counted["unsent"], counted["sent"], stored["system_identifier"], stored["present"], not preview
     )
+
+
+async def _stored(connection: asyncpg.Connection[Any], outbox: str) -> asyncpg.Record:
+    stored: asyncpg.Record | None = await connection.fetchrow(Sql.stored, outbox)
+    if stored is None or stored["system_identifier"] == stored["present"]:
+        raise StateError(
+            "MP423",
+            "rebaseline: this database cluster relayed the outbox last, or nobody did, so its transaction numbers "
+            "are right. Nothing was changed.",
+        )
+    return stored
 
 
 async def _rewrite(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 
@@ -108,6 +109,26 @@ async def test_nothing_before_the_commit_and_nothing_after_a_rollback(
         assert sorted(found.ids()) == sorted([early, marker])
 
 
+async def test_a_listener_that_hangs_delays_nobody(database_url: str, kafka: str, topic_prefix: str) -> None:
+    """Nothing is notified: a queue that a forgotten listener keeps from being emptied stays as it is."""
+    topic = f"{topic_prefix}.quiet"
+    await make_topics(kafka, topic)
+    async with connected(database_url, 9) as (listener, *writers), relaying(database_url, kafka):
+        await listener.execute("LISTEN milepost")
+        hanging = listener.transaction()
+        await hanging.start()
+        await listener.fetchval("SELECT 1")
+        before = await writers[0].fetchval("SELECT pg_notification_queue_usage()")
+        many = [
+            [publish_noted(writer, topic, [Noted(key=f"k{k}", n=n)]) for k, writer in enumerate(writers)]
+            for n in range(7)
+        ]
+        ids = [event for batch in many for (event,) in await asyncio.gather(*batch)]
+        assert sorted((await until_arrived(kafka, topic, ids)).ids()) == sorted(ids)
+        assert await writers[0].fetchval("SELECT pg_notification_queue_usage()") == before
+        await hanging.rollback()
+
+
 async def test_a_missing_topic_delays_no_other(database_url: str, kafka: str, topic_prefix: str) -> None:
     missing, there = f"{topic_prefix}.missing", f"{topic_prefix}.there"
     await make_topics(kafka, there)
@@ -134,7 +155,8 @@ async def test_a_missing_topic_delays_no_other(database_url: str, kafka: str, to
         found = await until_arrived(kafka, missing, waiting)
         by_number = await connection.fetch("SELECT id, aggregateid FROM milepost.outbox ORDER BY seq")
         assert found.order() == {
-            key.encode(): [row["id"] for row in by_number if row["aggregateid"] == key] for key in ("k0", "k1")
+            key.encode(): [row["id"] for row in by_number if row["aggregateid"] == key]
+            for key in ("k0", "k1")
         }
         await until(
             lambda: connection.fetchval("SELECT NOT EXISTS (SELECT FROM milepost.hold)"),
@@ -145,7 +167,7 @@ async def test_a_missing_topic_delays_no_other(database_url: str, kafka: str, to
             == 9
         )
         late = await publish_noted(connection, missing, [Noted(key="k0", n=9)])
-        assert (await until_arrived(kafka, missing, late)).order()[b"k0"] [-1:] == late
+        assert (await until_arrived(kafka, missing, late)).order()[b"k0"][-1:] == late
 
 
 @pytest.mark.parametrize("policy", ["continue", "hold"])
