@@ -82,8 +82,8 @@ class Consumer:
             event: Event class; its topic is read, its type selects the handler.
 
         Raises:
-            DefinitionError: MP123 when the type already has a handler, MP124 when the function cannot be one, MP344 when
-                the event's upcasters have a gap.
+            DefinitionError: MP123 when the type already has a handler, MP124 when the function cannot be one, MP344
+                when the event's upcasters have a gap.
         """
 
         def register(handler: Handler[E]) -> Handler[E]:
