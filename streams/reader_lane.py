@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness
 from .kafka_poll import Partition
-from .reader_start import MARGIN, Known, Past, StartAgain, find_start
+from .reader_start import MARGIN, Known, Past, StartAgain, doubtful, find_start
 
 logger = logging.getLogger("milepost.reader")
 
@@ -157,17 +157,17 @@ class Lane:
         self._place_of.resume(self.partition)
 
     async def _known(self) -> Known:
-        """Ask for everything that says where to read from; the topic's end last, so that nothing is beyond it."""
+        """Ask for everything that says where to read from; the topic's end after offsets, so that none is beyond it."""
         stored, place = None, self._place_of
         if self._positions is not None:
             stored = (await self._positions([self.partition])).get(self.partition)
         committed, since = await place.committed(self.partition), None
-        if committed is None and stored is not None and self._past is not None:
+        begin, end = await place.bounds(self.partition)
+        if doubtful(committed, end) and stored is not None and self._past is not None:
             moved_at = await self._past.moved_at(self.partition)
             since = (
                 await place.sent_since(self.partition, moved_at - MARGIN) if moved_at is not None else None
             )
-        begin, end = await place.bounds(self.partition)
         return Known(committed, stored, begin, end, since)
 
     async def _begin_anew(self, offset: int) -> None:

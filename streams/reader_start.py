@@ -78,26 +78,28 @@ def start_offset(committed: int | None, stored: int | None) -> int | None:
 def find_start(known: Known) -> Start:
     """Return where to read from.
 
-    - An offset beyond the end cannot be of this topic: it was deleted and made anew (or an unclean election has cut its
-      end off), so it is read from its beginning. A log never gets shorter otherwise. Kafka's topic id would tell the
-      same; aiokafka 0.14 does not read it, and there was none to compare with where the position was stored earlier.
-    - A stored position without an offset of the group: either the group's offsets expired or were deleted, or the
-      topic was, and its offsets with it. In a topic made anew every record is younger than the position, so that
-      reading from the first such record skips nothing in either case.
+    - A stored position beyond the end cannot be of this topic: it was deleted and made anew (or an unclean election has
+      cut its end off), so it is read from its beginning. A log never gets shorter otherwise. Kafka's topic id would
+      tell the same; aiokafka 0.14 does not read it, and there was none to compare with where positions were stored
+      before.
+    - A stored position without a believable offset of the group: either the group's offsets expired or were deleted or
+      were set beyond what is committed, or the topic was made anew, and its offsets went with it. In a new topic every
+      record is younger than the position, so that reading from the first such record skips nothing in any case.
     - Before the beginning: retention has removed what was not read yet.
     """
-    offset = start_offset(known.committed, known.stored)
-    if offset is None:
+    committed, stored = known.committed, known.stored
+    farthest = committed if stored is None else stored
+    if farthest is None:
         return Start(None)
-    if max(known.committed or 0, known.stored or 0) > known.end:
+    if farthest > known.end:
         return Start(
             known.begin,
             anew=True,
-            remark=f"was read up to {max(known.committed or 0, known.stored or 0)} and ends at {known.end}: the topic "
-            "was made anew, and is read from its beginning",
+            remark=f"was read up to {farthest} and ends at {known.end}: the topic was made anew, and is read from its "
+            "beginning",
         )
-    if known.committed is None and known.sent_since is not None:
-        offset = min(offset, known.sent_since)
+    offset = start_offset(known.sent_since if doubtful(committed, known.end) else committed, stored)
+    assert offset is not None, "one of both is known"
     if offset < known.begin:
         return Start(
             known.begin,
@@ -105,3 +107,8 @@ def find_start(known: Known) -> Start:
             "they were read",
         )
     return Start(offset)
+
+
+def doubtful(committed: int | None, end: int) -> bool:
+    """Tell whether a group's offset says nothing about the topic as it is."""
+    return committed is None or committed > end

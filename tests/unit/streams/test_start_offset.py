@@ -33,8 +33,11 @@ def test_the_lower_of_what_is_known(committed: int | None, stored: int | None, s
         (Known(2, 4, 6, 9), 6, False),
         # another topic under the same name, whichever of both knows the old one
         (Known(None, 10, 0, 9), 0, True),
-        (Known(10, 5, 2, 9), 2, True),
         (Known(3, 10, 2, 9), 2, True),
+        (Known(10, None, 2, 9), 2, True),
+        # the group was set beyond what is committed, or the topic is new and the database of yesterday
+        (Known(10, 5, 2, 9), 5, False),
+        (Known(10, 5, 2, 9, 3), 3, False),
     ],
 )
 def test_every_doubt_is_answered_from_further_back(known: Known, start: int | None, anew: bool) -> None:
