@@ -110,12 +110,8 @@ class Draining:
             if self._stop.asked or (not rows and await self._parking.release_topic(topic)):
                 self._denied.pop(topic, None)
                 return
-
-            async def settle(sent: Collection[int], parked: Sequence[Parked]) -> None:
-                await self._parking.settle_topic(topic, sent, parked)
-
             encoded = await self._encode(producer, rows, self._routing, draining=topic)
-            await self._send(producer, encoded, settle)
+            await self._send(producer, encoded, self._parking.settle_topic)
 
     async def _keys(self, producer: Producer) -> bool:
         keys = await self._parking.due_keys(self._routing.held_topics.keys(), every=True)

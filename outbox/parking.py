@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -43,9 +44,12 @@ class Parking:
         self._outbox = outbox
         self._epoch = epoch
         self._timeout = timeout
+        #: Of the letters that were read to be sent, by number.
+        self._letters: dict[int, UUID] = {}
 
     async def load(self, routing: Routing) -> None:
         """Fill what is held, as stored, into the routing."""
+        self._letters.clear()
         holds = await self._fetch(ParkingSql.load_holds)
         routing.held_topics = {
             hold["topic"]: _reason(hold["reason"]) for hold in holds if hold["scope"] == TOPIC_SCOPE
@@ -85,9 +89,9 @@ class Parking:
 
     async def topic_letters(self, topic: str) -> list[Row]:
         """Return the next letters of a held topic, lowest number first."""
-        return _rows(await self._fetch(ParkingSql.topic_letters, topic, _ROWS, _BYTES))
+        return self._rows(await self._fetch(ParkingSql.topic_letters, topic, _ROWS, _BYTES))
 
-    async def settle_topic(self, topic: str, sent: Collection[int], parked: Sequence[Parked]) -> None:
+    async def settle_topic(self, sent: Collection[int], parked: Sequence[Parked]) -> None:
         """Mark letters of a held topic as sent, and move those that are refused for their own sake.
 
         Raises:
@@ -95,9 +99,10 @@ class Parking:
         """
         async with self._connection.transaction():
             await self._fence()
-            await self._execute(ParkingSql.resolve_letters, TOPIC_SCOPE, list(sent))
+            await self._execute(ParkingSql.resolve_letters, self._ids(sent))
             if parked:
-                await self._execute(ParkingSql.move_letters, topic, *_columns(parked))
+                seqs, *columns = _columns(parked)
+                await self._execute(ParkingSql.move_letters, self._ids(seqs), *columns)
                 await self._hold(letter for letter in parked if letter.hold)
 
     async def release_topic(self, topic: str) -> bool:
@@ -106,6 +111,7 @@ class Parking:
         Raises:
             LeaseLost: Somebody else leads.
         """
+        self._letters.clear()
         async with self._connection.transaction():
             await self._fence()
             return bool(await self._fetch(ParkingSql.release_topic, topic))
@@ -131,14 +137,14 @@ class Parking:
             if len(rows) >= _ROWS or size >= _BYTES:
                 break
             letters = await self._fetch(ParkingSql.key_letters, topic, key, _ROWS, _BYTES)
-            going = _rows(going_on(letters))
+            going = self._rows(going_on(letters))
             rows += going
             size += sum(len(row[3] or b"") for row in going)
         return rows
 
     async def loose_letters(self, held_topics: Collection[str]) -> list[Row]:
         """Return letters that hold nothing and were asked for."""
-        return _rows(await self._fetch(ParkingSql.loose_letters, list(held_topics), _ROWS, _BYTES))
+        return self._rows(await self._fetch(ParkingSql.loose_letters, list(held_topics), _ROWS, _BYTES))
 
     async def settle_keys(
         self, keys: Sequence[HeldKey], sent: Collection[int], parked: Sequence[Parked]
@@ -151,10 +157,10 @@ class Parking:
         refused = [letter for letter in parked if letter.code != "KEY_HELD"]
         async with self._connection.transaction():
             await self._fence()
-            await self._execute(ParkingSql.resolve_letters, KEY_SCOPE, list(sent))
+            await self._execute(ParkingSql.resolve_letters, self._ids(sent))
             if refused:
                 seqs, _, codes, messages = _columns(refused)
-                await self._execute(ParkingSql.refuse_letters, seqs, codes, messages)
+                await self._execute(ParkingSql.refuse_letters, self._ids(seqs), codes, messages)
             await self._execute(
                 ParkingSql.release_keys, [topic for topic, _ in keys], [key for _, key in keys]
             )
@@ -178,6 +184,22 @@ class Parking:
             )
         if gone:
             await self._execute(ParkingSql.forget_topics, list(gone))
+
+    def _ids(self, seqs: Iterable[int]) -> list[UUID]:
+        return [self._letters[seq] for seq in seqs if seq in self._letters]
+
+    def _rows(self, letters: Sequence[Any]) -> list[Row]:
+        self._letters.update((letter["seq"], letter["id"]) for letter in letters)
+        return [
+            (
+                letter["seq"],
+                letter["topic"],
+                None if letter["key"] is None else letter["key"].decode(),
+                letter["value"],
+                _headers(letter["headers"]),
+            )
+            for letter in letters
+        ]
 
     async def _fence(self) -> None:
         if not await self._connection.fetchval(Sql.fence, self._outbox, self._epoch, timeout=self._timeout):
@@ -209,19 +231,6 @@ def going_on(letters: Iterable[Any]) -> list[Any]:
             break
         found.append(letter)
     return found
-
-
-def _rows(letters: Iterable[Any]) -> list[Row]:
-    return [
-        (
-            letter["seq"],
-            letter["topic"],
-            None if letter["key"] is None else letter["key"].decode(),
-            letter["value"],
-            _headers(letter["headers"]),
-        )
-        for letter in letters
-    ]
 
 
 def _hold_of(letter: Parked) -> tuple[str, str, bytes, str]:

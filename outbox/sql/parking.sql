@@ -39,9 +39,9 @@ WHERE scope = 'relay:topic' AND topic = $1 AND status = 'RETRY_PENDING';
 
 -- Letters of a held topic, lowest number first: at most $2, and the first ones up to $3 bytes.
 -- name: topic_letters
-SELECT seq, topic, key, value, headers
+SELECT id, seq, topic, key, value, headers
 FROM (SELECT first.*, sum(octet_length(value)) OVER (ORDER BY seq) - coalesce(octet_length(value), 0) AS bytes_before
-      FROM (SELECT seq, topic, key, value, headers FROM milepost.dead_letter
+      FROM (SELECT id, seq, topic, key, value, headers FROM milepost.dead_letter
             WHERE scope = 'relay:topic' AND topic = $1 AND status IN ('OPEN', 'RETRY_PENDING')
             ORDER BY seq
             LIMIT $2) AS first) AS letter
@@ -53,8 +53,8 @@ ORDER BY seq;
 UPDATE milepost.dead_letter
 SET scope = parked.scope, code = parked.code, message = parked.message, attempts = attempts + 1,
     last_failed_at = milepost.clock(), status = 'OPEN'
-FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[]) AS parked (seq, scope, code, message)
-WHERE dead_letter.scope = 'relay:topic' AND dead_letter.topic = $1 AND dead_letter.seq = parked.seq;
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS parked (id, scope, code, message)
+WHERE dead_letter.id = parked.id;
 
 -- name: release_topic
 WITH released AS (
@@ -96,9 +96,9 @@ ORDER BY hold.topic, hold.key
 LIMIT $3;
 
 -- name: key_letters
-SELECT seq, topic, key, value, headers, code, status
+SELECT id, seq, topic, key, value, headers, code, status
 FROM (SELECT first.*, sum(octet_length(value)) OVER (ORDER BY seq) - coalesce(octet_length(value), 0) AS bytes_before
-      FROM (SELECT seq, topic, key, value, headers, code, status FROM milepost.dead_letter
+      FROM (SELECT id, seq, topic, key, value, headers, code, status FROM milepost.dead_letter
             WHERE scope = 'relay:key' AND topic = $1 AND milepost.hold_key(key) = $2
               AND status IN ('OPEN', 'RETRY_PENDING')
             ORDER BY seq
@@ -108,9 +108,9 @@ ORDER BY seq;
 
 -- Letters that hold nothing and were asked for.
 -- name: loose_letters
-SELECT seq, topic, key, value, headers
+SELECT id, seq, topic, key, value, headers
 FROM (SELECT first.*, sum(octet_length(value)) OVER (ORDER BY seq) - coalesce(octet_length(value), 0) AS bytes_before
-      FROM (SELECT seq, topic, key, value, headers FROM milepost.dead_letter AS letter
+      FROM (SELECT id, seq, topic, key, value, headers FROM milepost.dead_letter AS letter
             WHERE scope = 'relay:key' AND status = 'RETRY_PENDING' AND topic <> ALL ($1::text[])
               AND NOT EXISTS (SELECT FROM milepost.hold
                               WHERE hold.scope = 'relay:key' AND hold.topic = letter.topic
@@ -124,15 +124,15 @@ ORDER BY seq;
 -- name: resolve_letters
 UPDATE milepost.dead_letter
 SET status = 'RESOLVED', resolved_at = milepost.clock(), resolved_by = 'relay'
-WHERE scope = $1 AND seq = ANY ($2::bigint[]) AND status <> 'RESOLVED';
+WHERE id = ANY ($1::uuid[]) AND status <> 'RESOLVED';
 
 -- Letters that were tried again and refused again; how they failed before is kept.
 -- name: refuse_letters
 WITH parked AS (
     SELECT letter.id, given.code, given.message, letter.attempts, letter.last_failed_at,
            letter.code AS old_code, letter.message AS old_message
-    FROM unnest($1::bigint[], $2::text[], $3::text[]) AS given (seq, code, message)
-         JOIN milepost.dead_letter AS letter ON letter.scope = 'relay:key' AND letter.seq = given.seq
+    FROM unnest($1::uuid[], $2::text[], $3::text[]) AS given (id, code, message)
+         JOIN milepost.dead_letter AS letter ON letter.id = given.id
     WHERE letter.status IN ('OPEN', 'RETRY_PENDING')
 ), kept AS (
     INSERT INTO milepost.letter_failure (letter_id, attempts, at, code, message)

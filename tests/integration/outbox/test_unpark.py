@@ -194,7 +194,7 @@ async def test_a_former_leader_settles_nothing(database_url: str) -> None:
         parking = Parking(connection, log, "outbox", 1, timeout=5)
         for write in (
             parking.settle_keys([("t", b"k")], [1], []),
-            parking.settle_topic("t", [1], []),
+            parking.settle_topic([1], []),
             parking.hold_topic("t", "TOPIC_DENIED", "no"),
             parking.release_topic("t"),
         ):
