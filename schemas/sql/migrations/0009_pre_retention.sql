@@ -17,3 +17,10 @@ BEGIN
     END IF;
 END
 $$;
+
+-- What `milepost runs list` filters by; most runs have succeeded, and those are found by the primary key.
+CREATE INDEX run_key_idx ON milepost.run (key);
+CREATE INDEX run_saga_idx ON milepost.run (saga, id);
+CREATE INDEX run_correlation_idx ON milepost.run (correlation_id);
+CREATE INDEX run_created_idx ON milepost.run (created_at);
+CREATE INDEX run_state_idx ON milepost.run (state, id) WHERE state <> 'SUCCEEDED';
