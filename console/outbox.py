@@ -18,6 +18,9 @@ from .problems import FINDINGS
 from .store import Sql as StoreSql
 from .store import reading
 
+#: Longest position that people are shown: it names every transaction that runs.
+_WIDE = 48
+
 
 class Sql(Queries, file="outbox.sql"):
     """Queries about the relay."""
@@ -112,7 +115,8 @@ def _relay_words(relay: Any) -> list[str]:
     leader = f"leader: {relay['owner']}" if relay["leads"] else "leader: none"
     if relay["position"] is None:
         return [leader, "position: none stored yet"]
-    words = [leader, f"position: {relay['position']} (xmin:xmax:running, stored {span(relay['since'])} ago)"]
+    position = relay["position"] if len(relay["position"]) <= _WIDE else f"{relay['position'][:_WIDE]}…"
+    words = [leader, f"position: {position}, stored {span(relay['since'])} ago"]
     if not relay["at_home"]:
         words.append("MP411 this is a restored copy: nothing is sent until `milepost outbox rebaseline`")
     return words
