@@ -26,7 +26,9 @@ from milepost import (
     StateError,
     UsageError,
 )
-from milepost.inbox.operation_model import operation_key
+from milepost.inbox.operation_model import Act, Asked, decide, operation_key
+from milepost.inbox.operations import Operations
+from milepost.schemas.ids import SystemIds
 from milepost.streams.database import Database
 from pydantic import BaseModel, SecretStr
 
@@ -511,3 +513,16 @@ async def test_a_store_that_goes_away_after_the_effect(house: House, monkeypatch
 
     assert (await until(settled, within=30, what="the end of the lease")).amount == 100
     assert await house.bank.counts() == (1, 1, 1)
+
+
+async def test_a_lease_that_was_renewed_after_it_was_read_is_not_taken_over(house: House) -> None:
+    operations = Operations(house.database.pool, "once", SystemIds(), timedelta(seconds=30))
+    name, asked, day = ("", "refund", "o-1"), Asked(b"f", Repeat.SAFE), timedelta(days=1)
+    hold = await operations.begin(name, asked, day)
+    assert hold is not None
+    await house.database.pool.execute("UPDATE milepost.operation SET wake_at = now() - interval '1 s'")
+    found = await operations.read(name)
+    assert found is not None and decide(found[0], asked, found[1]).act is Act.TRY
+    await house.database.pool.execute("UPDATE milepost.operation SET wake_at = now() + interval '1 s'")
+    assert await operations.claim(name, found[0], Repeat.SAFE, day, doubt_at=None) is None
+    assert await operations.renew(hold), "whoever holds it goes on"
