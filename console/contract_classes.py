@@ -64,7 +64,7 @@ def sides(service: Milepost, also: Iterable[str] = ()) -> list[tuple[Side, type[
             found.append(("replies", kind))
         elif kind not in consumed or kind.milepost_spec.type in published:
             found.append(("publishes", kind))
-        if kind in consumed:
+        else:
             found.append(("consumes", kind))
     return found
 

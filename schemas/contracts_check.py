@@ -88,7 +88,11 @@ def _user(side: Side, mine: Contract, theirs: Contract | None, newest: int) -> J
     if theirs is None:
         known = f"newest is version {newest}" if newest else "no version is released"
         finding = Finding("NO_CONTRACT", "", f"there is no {mine.file}; {known}")
-        advice = f"declare version={newest}" if newest else "ask its owner for the file"
+        advice = (
+            f"declare version={newest}"
+            if newest
+            else f"ask its owner for the file; if this service publishes it too, say --also {mine.type}"
+        )
         return Judged(side, mine, [finding], advice, released=False)
     body = (
         differences(theirs.schema, mine.schema)
