@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..consumers.replay import Replayer
-from ..consumers.replay_plan import Offsets, written
+from ..consumers.replay_plan import Edge, written
 from ..consumers.replay_run import ReplayReport
 from ..consumers.replaying import replayer
 from ..inbox.replay import ReplayOutcome
@@ -45,13 +45,13 @@ class Wish:
     """What the command line asks for.
 
     Attributes:
-        since: --since as typed; None only with `resume`.
+        since: Where to begin; None only with `resume`.
     """
 
     consumer: str
     topic: str | None
-    since: str | None
-    until: str | None
+    since: Edge | None
+    until: Edge | None
     apply: bool
     report: Path | None
     resume: str | None
@@ -80,9 +80,7 @@ async def replay(given: Globals, wish: Wish) -> None:
 async def _begun(given: Globals, wish: Wish, ready: Replayer, bar: Bar) -> ReplayReport:
     """Replay; to apply, look first and ask."""
     assert wish.topic is not None and wish.since is not None
-    since = read_edge("--since", wish.since)
-    until = None if wish.until is None else read_edge("--until", wish.until)
-    found = await ready.replay(topic=wish.topic, since=since, until=until, applicable=wish.apply)
+    found = await ready.replay(topic=wish.topic, since=wish.since, until=wish.until, applicable=wish.apply)
     if not wish.apply or not found.missing:
         return found
     bar.pause()
@@ -111,7 +109,7 @@ def _require(wish: Wish) -> UUID | None:
     return None
 
 
-def read_edge(option: str, text: str) -> datetime | Offsets:
+def read_edge(option: str, text: str) -> Edge:
     """Read an edge of a slice: offsets by partition ("0:120,1:90"), a time, or a duration ago.
 
     Raises:
@@ -184,7 +182,6 @@ class Bar:
         self._task = self._progress.add_task("", total=None)
 
     def __enter__(self) -> Bar:
-        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -198,7 +195,7 @@ class Bar:
         """Show how far a replay has come."""
         if replay != self._begun:
             self._begun = replay
-            self._out.note(f"replay {replay}: {counted(total, 'offset')}; if interrupted, --resume {replay}")
+            self._out.note(f"replay {replay}: {counted(total, 'offset')} (--resume it, if interrupted)")
             self._progress.start()
         missing = counts.get(ReplayOutcome.MISSING, 0)
         words = f"{missing} missing" if missing else "replaying"

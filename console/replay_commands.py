@@ -42,13 +42,13 @@ def replay_command(
 
     The consumer's group is left alone. Exit status 1 when events are missing or conflicting.
     """
-    from .replay import Wish, replay
+    from .replay import Wish, read_edge, replay
 
     wish = Wish(
         consumer=consumer,
         topic=topic,
-        since=since,
-        until=until,
+        since=None if since is None else read_edge("--since", since),
+        until=None if until is None else read_edge("--until", until),
         apply=apply,
         report=report,
         resume=resume,

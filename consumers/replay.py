@@ -71,7 +71,7 @@ class Replayer:
         Args:
             applicable: Cut and refuse the slice as if it were to be applied, but apply nothing.
         """
-        self._require_handlers(apply)
+        self._require_handlers(apply or applicable)
         async with self._guarded(), topic_slice.opened(self.database.settings, topic) as source:
             progress = await self._plan(source, topic, since, until, applicable=apply or applicable)
             progress.apply = apply
