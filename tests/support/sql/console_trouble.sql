@@ -31,7 +31,7 @@ INSERT INTO milepost.step (run_id, name, n, kind, state, undo_of, wake_at, since
 INSERT INTO milepost.dead_letter (id, scope, event_id, topic, headers, stage, code, message, attempts, first_failed_at,
     last_failed_at, recoverable) VALUES
     (gen_random_uuid(), 'consumer:billing', gen_random_uuid(), 'orders', '\x', 'HANDLE', 'KeyError', 'x', 3,
-     milepost.clock() - interval '1 hour', milepost.clock(), true),
+     milepost.clock() - interval '50 minutes', milepost.clock(), true),
     (gen_random_uuid(), 'relay:topic', gen_random_uuid(), 'nowhere', '{}', 'RELAY', 'TOPIC_MISSING', 'x', 1,
      milepost.clock() - interval '1 hour', milepost.clock(), true),
     (gen_random_uuid(), 'relay:topic', gen_random_uuid(), 'nowhere', '{}', 'RELAY', 'TOPIC_MISSING', 'x', 1,
