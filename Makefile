@@ -39,10 +39,8 @@ check: venv ## Lint, format, types and the arrows between the rooms
 	$(BIN)/mypy tests .ci/make_venv.py
 	$(BIN)/lint-imports
 
-bench: venv ## Throughput beside raw clients and plain ways, variants in turns
-	@set -e; for file in tests/benchmarks/[a-z]*.py; do \
-		name=$$(basename "$$file" .py); echo "== $$name"; $(BIN)/python -m "tests.benchmarks.$$name"; \
-	done
+bench: venv ## Every figure of docs/performance.md (ONLY=R1,R2: some; FULL=1: 10 M retained rows)
+	@$(BIN)/python -m tests.benchmarks --only '$(ONLY)' $(if $(FULL),--full) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 chaos: venv ## The tests that kill processes and servers in their long form (MILEPOST_CHAOS=short: as in make test)
 	@MILEPOST_CHAOS=$(or $(MILEPOST_CHAOS),long) $(BIN)/python -m pytest tests/chaos --durations=15
