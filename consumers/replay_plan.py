@@ -93,11 +93,12 @@ def require_applicable(
             f"--since {written({p: max(begins[p], firsts[p]) for p in begins})} or later.",
         )
     if any(ends[p] > max(live.get(p, 0), begins[p]) for p in begins):
+        allowed = {p: min(ends[p], max(begins[p], live.get(p, 0))) for p in begins}
         raise StateError(
             "MP493",
             f"replay --apply: consumer {consumer} has read {topic} up to "
             f"{written({p: live.get(p, 0) for p in begins})}, and the slice goes further. What it has not come to yet "
-            f"it applies itself, in order. Leave --until out, or say --until {written({p: min(ends[p], max(begins[p], live.get(p, 0))) for p in begins})}.",
+            f"it applies itself, in order. Leave --until out, or say --until {written(allowed)}.",
         )
 
 

@@ -48,7 +48,17 @@ def test_every_explained_code_is_raised() -> None:
 
 #: Where codes that are words are given, and what in these files looks like one but is none.
 _READING = ("schemas/codecs.py", "schemas/aesgcm.py", "schemas/reading.py")
-_WORDS = ("sagas/words.py", "consumers/*.py", "inbox/*.py", "outbox/*.py", "schemas/envelope.py", "schemas/finding.py", *_READING)
+_WORDS = (
+    *(
+        "sagas/words.py",
+        "consumers/*.py",
+        "inbox/*.py",
+        "outbox/*.py",
+        "schemas/envelope.py",
+        "schemas/finding.py",
+    ),
+    *_READING,
+)
 #: States of a letter.
 _STATES = {"RETRY_PENDING"}
 _WORD = re.compile(r'"([A-Z]+(?:_[A-Z]+)+|TIMEOUT|DEADLOCK|UNNAMED|UNPROVEN|REFUSED)"')
