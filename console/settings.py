@@ -143,7 +143,7 @@ def _duration(value: timedelta) -> str:
 
 
 def _words(value: Any) -> str:
-    if value is None:
+    if value is None or value == "":
         return "not set"
     if isinstance(value, timedelta):
         return _duration(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
@@ -22,6 +23,15 @@ from ..schemas.settings import KafkaMechanism, KafkaSecurity, Settings
 KafkaAt: TypeAlias = str | Settings
 
 _LOOK = 5.0
+
+
+def _holds_no_login(record: logging.LogRecord) -> bool:
+    """Keep aiokafka's debug lines of logins back: with PLAIN the password stands in them."""
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return not any(type(argument).__name__.startswith("SaslAuthenticate") for argument in arguments)
+
+
+logging.getLogger("aiokafka.conn").addFilter(_holds_no_login)
 
 
 class ClientArguments(TypedDict, total=False):

@@ -19,7 +19,6 @@ from milepost.devstack import postgres as devstack_postgres
 from milepost.devstack import postgres_program
 from milepost.devstack.postgres import Postgres
 from milepost.devstack.postgres_program import run_as
-from milepost.outbox.catalog import describe_topics
 from milepost.outbox.producer import Producer, SendFailed
 from milepost.outbox.relay import Relay
 from milepost.schemas.errors import ConnectError, StartError
@@ -88,7 +87,8 @@ async def round_trip(settings: Settings, topic: str) -> None:
                 async with database.pool.acquire() as connection, connection.transaction():
                     await publish(connection, Paid(order="over TLS"), topic=topic)
                 await until(lambda: effects.runs == ["over TLS"], within=40)
-                assert (await describe_topics(settings, [topic]))[topic] is not None
+                known = "SELECT count(*) = 1 FROM milepost.topic WHERE name = $1"
+                await until(lambda: effects.value(known, topic), within=30, what="the relay's look-up")
         finally:
             await database.close()
 
@@ -149,6 +149,15 @@ async def test_a_reader_with_a_wrong_password_is_red_and_says_why(
         await until(lambda: "MILEPOST_KAFKA_PASSWORD" in reader.health().detail, within=30)
         assert not reader.health().ok
     assert "wrong-horse-8" not in caplog.text + reader.health().detail
+
+
+async def test_debug_lines_of_the_client_hold_no_password(
+    broker: SecureKafka, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG", logger="aiokafka"):
+        await describe(sasl(broker, authority, "PLAIN"), ["t"], within=10)
+    assert "SaslHandShakeRequest" in caplog.text, "the client's debug lines are heard"
+    assert PASSWORD not in caplog.text
 
 
 async def test_what_else_may_be_wrong_is_told_apart(broker: SecureKafka, authority: Authority) -> None:
