@@ -24,20 +24,20 @@ async def main(database_url: str, kafka: str) -> None:
     target = KafkaBroker(kafka, acks="all", enable_idempotence=True, logger=None)
     await target.connect()
 
-    @source.subscriber(
-        "bench",
-        max_workers=8,
-        fetch_batch_size=500,
-        min_fetch_interval=0.002,
-        max_fetch_interval=0.01,
-        terminal_flush_batch_size=100,
-    )
     async def relay(message: Annotated[Any, Context()]) -> None:
         headers = dict(message.headers)
         await target.publish(
             message.body, topic=headers.pop("topic"), key=headers.pop("key").encode(), headers=headers
         )
 
+    source.subscriber(
+        "bench",
+        max_workers=8,
+        fetch_batch_size=500,
+        min_fetch_interval=0.002,
+        max_fetch_interval=0.01,
+        terminal_flush_batch_size=100,
+    )(relay)
     await source.start()
     print("ready", flush=True)
     await asyncio.Event().wait()
