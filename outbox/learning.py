@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from aiokafka.errors import InvalidTimestampError, PolicyViolationError, UnknownError
+from aiokafka.errors import BrokerResponseError, kafka_errors
 
 from .catalog import Catalog
 from .encode import TopicPartition
@@ -13,11 +14,12 @@ from .producer import SendFailed, is_denied, is_too_large
 from .records import Batch
 from .routing import Routing
 
-#: What a broker says of a record that it will not take; aiokafka has no name for INVALID_RECORD (87), such as one
-#: without a key on a compacted topic, and says UnknownError.
-_ROWS_FAULT = (InvalidTimestampError, PolicyViolationError, UnknownError)
-#: A row that was refused so often, alone in its batch, without a clear reason is put aside.
-_TRIES = 3
+#: The broker will not take this record, such as one without a key on a compacted topic. aiokafka 0.14 has no name for
+#: this code and says UnknownError, as it does for a fault of the broker itself, by which no row may be put aside.
+INVALID_RECORD: Any = type(
+    "InvalidRecordError", (BrokerResponseError,), {"errno": 87, "message": "INVALID_RECORD"}
+)
+kafka_errors.setdefault(INVALID_RECORD.errno, INVALID_RECORD)
 
 
 class Learning:
@@ -44,8 +46,9 @@ class Learning:
             if is_too_large(error):
                 self._too_large(where, batch)
                 learned = True
-            elif isinstance(error, _ROWS_FAULT):
-                learned = self._refused(batch.seqs, error) or learned
+            elif isinstance(error, INVALID_RECORD):
+                self._refused(batch.seqs)
+                learned = True
         return learned, denied
 
     def _too_large(self, where: TopicPartition, batch: Batch) -> None:
@@ -64,16 +67,9 @@ class Learning:
                 f"the record is {size} bytes, more than the broker takes",
             )
 
-    def _refused(self, seqs: Sequence[int], error: Exception) -> bool:
-        """Try the rows of a refused batch one by one; return whether it was clear that one of them is the reason."""
+    def _refused(self, seqs: Sequence[int]) -> None:
+        """Try the rows of a refused batch one by one; one that was alone is put aside."""
         if len(seqs) > 1:
             self._routing.alone.update(seqs)
-            return True
-        (seq,) = seqs
-        self._tries[seq] += 1
-        if self._tries[seq] < _TRIES:
-            return False
-        del self._tries[seq]
-        words = str(error) or type(error).__name__
-        self._routing.unsendable[seq] = "REFUSED", f"the broker refuses this record: {words}"
-        return True
+        else:
+            self._routing.unsendable[seqs[0]] = "REFUSED", "the broker refuses this record: INVALID_RECORD"
