@@ -106,26 +106,31 @@ class WebhookWork:
             await self._fail(claimed, "PROCESS_DIED", "the process ended each time it was worked on")
             return
         try:
-            with span(f"process webhook {claimed.request.provider}", traceparent=claimed.traceparent):
-                await self._apply(claimed)
-        except NotMine:
-            logger.info("webhook %s was taken over by another process", claimed.event_id)
+            event = self._webhooks[claimed.request.provider].to_event(claimed.request)
         except Refused as refused:
             await self._fail(claimed, refused.code, refused.message)
-        except DATABASE_ERRORS as error:
-            if will_pass(error):
+        except Exception as error:  # to_event is the user's, whatever it raises
+            await self._again(claimed, error)
+        else:
+            await self._tell(claimed, event)
+
+    async def _tell(self, claimed: Claimed, event: Event | None) -> None:
+        try:
+            with span(f"process webhook {claimed.request.provider}", traceparent=claimed.traceparent):
+                await self._apply(claimed, event)
+        except NotMine:
+            logger.info("webhook %s was taken over by another process", claimed.event_id)
+        except Exception as error:  # such as of the event's own serializers
+            if isinstance(error, DATABASE_ERRORS) and will_pass(error):
                 raise
             await self._again(claimed, error)
-        except Exception as error:  # to_event is the user's
-            await self._again(claimed, error)
 
-    async def _apply(self, claimed: Claimed) -> None:
-        """Ask what it means, publish that and mark it, all in one transaction.
+    async def _apply(self, claimed: Claimed, event: Event | None) -> None:
+        """Publish what it means and mark it, in one transaction.
 
         Raises:
             NotMine: It is no longer this process's.
         """
-        event = self._webhooks[claimed.request.provider].to_event(claimed.request)
         async with self._pool.acquire() as proxy, proxy.transaction(isolation="read_committed"):
             connection = cast("asyncpg.Connection[asyncpg.Record]", proxy)
             published = None if event is None else await self._publish(connection, claimed, event)

@@ -37,6 +37,8 @@ def to_event(request: WebhookRequest) -> Event | None:
         raise Refused("NOT_OURS", "another shop's parcel")
     if body["type"] == "trouble":
         raise LookupError("cannot say")
+    if body["type"] == "timeout":
+        raise TimeoutError("the user's own")
     return Delivered(id=body["id"]) if body["type"] == "delivered" else None
 
 

@@ -488,6 +488,7 @@ async def test_without_the_store_nothing_is_done(house: House) -> None:
     await house.database.pool.execute("ALTER TABLE milepost.operation RENAME TO gone")
     with pytest.raises(ConnectError, match=r"MP468.*nothing was begun"):
         await house.once()
+    await house.database.pool.execute("ALTER TABLE milepost.gone RENAME TO operation")
     assert (away.seen, house.seen) == ([], [])
 
 

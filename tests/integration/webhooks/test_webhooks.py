@@ -228,6 +228,14 @@ async def test_trouble_is_tried_again_with_pauses_and_ends_as_failed(carrier: Ho
     assert (await carrier.send("e-1", "trouble")).json() == {"status": "repeated"}
 
 
+async def test_an_error_of_to_event_is_not_taken_for_the_databases(carrier: Hooks) -> None:
+    await carrier.send("e-1", "timeout")
+    await carrier.send("e-2")
+    await carrier.work.turn()
+    rows = {row["event_id"]: (row["state"], row["code"]) for row in await carrier.rows()}
+    assert rows == {"e-1": ("RECEIVED", "TIMEOUTERROR"), "e-2": ("PROCESSED", None)}
+
+
 async def test_refused_is_failed_at_once(carrier: Hooks) -> None:
     await carrier.send("e-1", "refused")
     await carrier.work.turn()
