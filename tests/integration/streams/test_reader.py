@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.util import calc_crc32c
 from milepost.schemas.envelope import Record
 from milepost.schemas.ids import SystemClock
+from milepost.streams import kafka_sockets
 from milepost.streams.lifecycle import Stop
 from milepost.streams.reader import GroupReader
 from milepost.streams.topics import ensure_topics
@@ -413,3 +416,30 @@ async def test_several_readers_live_in_one_process(kafka: str, topic: str) -> No
     async with running(reader(kafka, topic, seen.handle), two):
         await send(kafka, topic, [plain(n) for n in range(3)])
         await until(lambda: seen.offsets() == other.offsets() == [0, 1, 2])
+
+
+async def test_a_stop_in_the_middle_of_a_join_leaves_no_socket_open(
+    kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each connection that a start makes; one that is left to the collector warns, which is an error here."""
+    connect, left = kafka_sockets._connect, 0
+    reached = asyncio.Event()
+
+    async def noticed(*place: Any, **options: Any) -> Any:
+        nonlocal left
+        connection = await connect(*place, **options)
+        left -= 1
+        if left == 0:
+            reached.set()
+        return connection
+
+    monkeypatch.setattr(kafka_sockets, "_connect", noticed)
+    for connections in (1, 2, 3):
+        left = connections
+        reached.clear()
+        stop = Stop(SystemClock(), timedelta(seconds=5))
+        task = asyncio.create_task(reader(kafka, topic, Seen().handle).run(stop))
+        await asyncio.wait_for(reached.wait(), 20)
+        stop.ask(now=True)
+        await task
+        gc.collect()
