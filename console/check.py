@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -50,18 +51,24 @@ async def check(given: Globals, *, strict: bool) -> None:
     schema, unseen = await _schema(given)
     _print_schema(out, schema)
     _print_probes(out, service)
-    memory = await judge_memory(service)
-    for judged in memory:
-        _print_schema(out, judged)
+    memory = await _memory(out, service)
     found += sum(judged.severity == "error" for judged in memory)
     if found:
         raise typer.Exit(FINDINGS)
-    if unseen is not None and strict:
+    if strict and unseen is not None:
         raise typer.Exit(exit_status(unseen))
     if strict and any(judged.severity == "warning" for judged in memory):
         raise typer.Exit(NO_CONNECTION)
     if schema.severity == "error":
         raise typer.Exit(REFUSED)
+
+
+async def _memory(out: Output, service: Milepost) -> Sequence[Check]:
+    """Compare how long the inbox remembers with how long topics keep their records."""
+    memory = await judge_memory(service)
+    for judged in memory:
+        _print_schema(out, judged)
+    return memory
 
 
 async def _schema(given: Globals) -> tuple[Check, MilepostError | None]:

@@ -204,6 +204,11 @@ class Bar:
 
 def _print(out: Output, report: ReplayReport, file: Path | None) -> None:
     counts = {outcome.value: report.counts.get(outcome, 0) for outcome in ReplayOutcome}
+    _items(out, report, counts)
+    _words(out, report, counts, file)
+
+
+def _items(out: Output, report: ReplayReport, counts: Mapping[str, int]) -> None:
     for event in report.findings:
         out.item(
             event="finding",
@@ -227,6 +232,9 @@ def _print(out: Output, report: ReplayReport, file: Path | None) -> None:
         since=written(report.begins),
         until=written(report.ends),
     )
+
+
+def _words(out: Output, report: ReplayReport, counts: Mapping[str, int], file: Path | None) -> None:
     always = (ReplayOutcome.APPLIED, ReplayOutcome.MISSING, ReplayOutcome.CONFLICTING)
     told = [o for o in ReplayOutcome if o in always or counts[o.value]]
     out.say(f"{report.topic} {_slice(report)} against {report.consumer}")

@@ -105,9 +105,7 @@ class Replayer:
         bounds = await source.bounds()
         if not bounds:
             raise UsageError("MP491", f"replay: there is no topic {topic}.")
-        stored = await InboxStore(self.name).positions(pool, [(topic, p) for p in bounds])
-        committed = await topic_slice.group_offsets(self.database.settings, self.name, topic)
-        live = replay_plan.read_up_to({p: offset for (_, p), offset in stored.items()}, committed, bounds)
+        live = await self._read_up_to(topic, bounds)
         begins, ends = replay_plan.slice_of(
             topic,
             bounds,
@@ -139,6 +137,11 @@ class Replayer:
             nexts=dict(begins),
             started_at=floor,
         )
+
+    async def _read_up_to(self, topic: str, partitions: Mapping[int, object]) -> dict[int, int]:
+        stored = await InboxStore(self.name).positions(self.database.pool, [(topic, p) for p in partitions])
+        committed = await topic_slice.group_offsets(self.database.settings, self.name, topic)
+        return replay_plan.read_up_to({p: offset for (_, p), offset in stored.items()}, committed, partitions)
 
     async def _run(self, source: Slice, progress: Progress) -> ReplayReport:
         store, intake = ReplayStore(self.name), None

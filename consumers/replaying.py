@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from ..inbox.intake import Intake
 from ..inbox.store import InboxStore
 from ..schemas.errors import UsageError
 from ..streams.database import Database
+from .dead_topic import reporter
 from .judging import judge_of
 from .publishing import publish_in
 from .replay import Replayer
@@ -25,6 +26,24 @@ def consumers_of(service: Milepost) -> Mapping[str, Consumer]:
     """Return the consumers that a service can replay for, by name: its own, and that of its awaited events."""
     signals = signal_consumer(service)
     return service.consumers | ({signals.name: signals} if signals.topics else {})
+
+
+def _intakes(service: Milepost, database: Database) -> Callable[[Consumer, InboxStore], Intake]:
+    """Return what makes a consumer's intake as `serve` does, but on a given inbox."""
+
+    def made(consumer: Consumer, store: InboxStore) -> Intake:
+        return Intake(
+            consumer,
+            database,
+            publish_in,
+            clock=service.clock,
+            dice=service.randomness,
+            judge=judge_of(service),
+            report=reporter(service, consumer.name),
+            store=store,
+        )
+
+    return made
 
 
 def replayer(
@@ -54,23 +73,12 @@ def replayer(
             f"replay: service {service.name} has no consumer {name}. It has: {', '.join(sorted(known)) or 'none'}.",
         )
 
-    def intake(consumer: Consumer, store: InboxStore) -> Intake:
-        return Intake(
-            consumer,
-            database,
-            publish_in,
-            clock=service.clock,
-            dice=service.randomness,
-            judge=judge_of(service),
-            store=store,
-        )
-
     return Replayer(
         database=database,
         ids=service.ids,
         name=name,
         consumer=known[name],
-        intake=intake,
+        intake=_intakes(service, database),
         tell=tell,
         report=report,
         by=by or service.name,

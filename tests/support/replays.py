@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ import asyncpg
 from milepost import Event, Milepost, Settings, Transaction
 from milepost.consumers.publishing import publish_in
 from milepost.inbox.consumer import Consumer
+from milepost.streams import slice as topic_slice
 from milepost.streams.database import Database
 
 from tests.support.inbox import EFFECT, EFFECTS, Effects, Paid, Sent, committed, reader_of, running, send
@@ -56,12 +57,18 @@ class Shop:
     async def consume(self, records: Sequence[Sent], *, until_effects: int) -> None:
         """Send records and have the live group consume until there are so many effects, offsets committed."""
         await send(self.kafka, self.topic, records)
+        async with topic_slice.opened(self.kafka, self.topic) as source:
+            ends = {partition: end for partition, (_, end) in (await source.bounds()).items()}
+
+        async def caught_up() -> bool:
+            return await self.caught_up(ends)
+
         async with self.opened() as database:
             async with running(reader_of(self.consumer, database, self.kafka, publisher=publish_in)):
                 await until(
                     lambda: self.effects.value("SELECT count(*) >= $1 FROM effect", until_effects), within=30
                 )
-                await until(self.caught_up, within=20, what="the group's offsets")
+                await until(caught_up, within=30, what="the group's offsets")
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Any]:
@@ -73,15 +80,15 @@ class Shop:
         finally:
             await database.close()
 
-    async def caught_up(self) -> bool:
-        """Whether Kafka's offsets are as far as the stored positions."""
-        stored = await self.effects.rows(
+    async def caught_up(self, ends: Mapping[int, int]) -> bool:
+        """Whether stored positions and Kafka's offsets have come to the topic's ends."""
+        rows = await self.effects.rows(
             "SELECT partition, next_offset FROM milepost.consumer_position WHERE consumer = $1",
             self.consumer.name,
         )
-        return bool(stored) and await committed(self.kafka, self.consumer.name) == {
-            row["partition"]: row["next_offset"] for row in stored
-        }
+        stored = {row["partition"]: row["next_offset"] for row in rows}
+        wanted = {partition: end for partition, end in ends.items() if end}
+        return stored == wanted and await committed(self.kafka, self.consumer.name) == wanted
 
     async def lose(self, *orders: str) -> None:
         """Take effects and inbox rows away, as a table restored by hand would."""
