@@ -468,6 +468,15 @@ CREATE FUNCTION milepost.publish(
             RAISE EXCEPTION 'MP317 milepost.publish(): % has % body. Pass one of payload, body and tombstone => true.',
                 type, CASE WHEN num_nonnulls(payload, body) = 0 THEN 'no' ELSE 'more than one' END USING ERRCODE = 'MP317';
         END IF;
+        IF version < 1 THEN
+            RAISE EXCEPTION 'MP106 milepost.publish(): %, version % must be 1 or more.', type, version USING ERRCODE = 'MP106';
+        END IF;
+        IF lower(content_type) LIKE '%application/cloudevents%' THEN
+            -- Its readers would take type, id and tenant from the body, past all that is checked here.
+            RAISE EXCEPTION 'MP316 milepost.publish(): %, content_type ''%'' would put a whole event into the body. Milepost '
+                'writes type, id and the other attributes into headers; pass the data alone, with its own content_type.',
+                type, content_type USING ERRCODE = 'MP316';
+        END IF;
         IF body IS NOT NULL AND content_type = 'application/json' THEN
             PERFORM convert_from(body, 'UTF8')::jsonb;  -- what is no JSON that PostgreSQL can hold is refused as such
         END IF;

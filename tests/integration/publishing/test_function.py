@@ -133,6 +133,12 @@ REFUSED = [
     ("'orders', 'shop.order', '{}', headers => '{\"a\": {}}'", "MP315"),
     ("'orders', 'shop.order', '{}', headers => '{\"TraceParent\": \"a\"}'", "MP316"),
     ("'orders', 'shop.order', '{\"a\": 12345}', max_bytes => 11", "MP312"),
+    ("'orders', 'shop.order', '{}', version => 0", "MP106"),
+    (
+        "'shop.work.default', 'shop.order', body => '{\"type\": \"milepost.work\"}',"
+        " content_type => ' Application/CloudEvents+json; charset=utf-8'",
+        "MP316",
+    ),
     ("'orders', 'shop.order', body => 'no json'", "22P02"),
     ("'orders', 'shop.order', body => '\\x00'", "22021"),
     ("'orders', 'shop.order', '{\"a\": \"\\u0000\"}'", "22P05"),
