@@ -24,13 +24,18 @@ _KEPT = 100
 
 @dataclass(slots=True)
 class _Tick:
-    """A tick too large for one page, being read."""
+    """A tick too large for one page, being read.
+
+    Attributes:
+        plain: Whether no late row is mixed in and no page can have more than the bytes allowed.
+    """
 
     current: Snapshot
     last_seq: int
     fresh_from: int
     late: tuple[int, ...]
     left: int
+    plain: bool
 
 
 class Reader:
@@ -88,7 +93,7 @@ class Reader:
     async def _open_tick(self, current: Snapshot, last_seq: int) -> None:
         xmax, running = self._since()
         found: Any = await self._fetch(Sql.find_floors, xmax, current[1], running, last_seq, current)
-        fresh, fresh_floor, late, late_floor = found[0]
+        fresh, fresh_floor, late, late_floor, largest = found[0]
         few = late <= _FEW
         if not few:
             fresh_floor = min(floor for floor in (fresh_floor, late_floor) if floor is not None)
@@ -98,22 +103,14 @@ class Reader:
             fresh_from=last_seq if fresh_floor is None else max(last_seq, fresh_floor - 1),
             late=tuple(running) if few else (),
             left=fresh + late,
+            plain=(late == 0 or not few) and largest * self._rows <= self._bytes,
         )
 
     async def _next_page(self) -> Page | Position:
         tick = self._tick
         if tick is None or not tick.left:
             return self._close_tick()
-        rows = await self._fetch(
-            Sql.read_page,
-            max(tick.fresh_from, tick.last_seq),
-            self._previous,
-            tick.current,
-            list(tick.late),
-            tick.last_seq,
-            min(self._rows, tick.left),
-            self._bytes,
-        )
+        rows = await self._page_of(tick)
         if not rows:
             return self._close_tick()
         before = Position(self._previous, tick.current, tick.last_seq)
@@ -123,6 +120,15 @@ class Reader:
         if not tick.left:
             after = self._close_tick()
         return Page(rows, before, after, tick.left)
+
+    async def _page_of(self, tick: _Tick) -> list[Row]:
+        floor, count = max(tick.fresh_from, tick.last_seq), min(self._rows, tick.left)
+        if tick.plain:
+            return await self._fetch(Sql.read_plain, floor, self._previous, tick.current, count)
+        late, bytes_allowed = list(tick.late), self._bytes
+        return await self._fetch(
+            Sql.read_page, floor, self._previous, tick.current, late, tick.last_seq, count, bytes_allowed
+        )
 
     def _close_tick(self) -> Position:
         if self._tick is not None:

@@ -26,6 +26,7 @@ class Sql(Queries):
     read_new: str
     find_floors: str
     read_page: str
+    read_plain: str
     oldest_unsent: str
     lease_state: str
 

@@ -96,6 +96,7 @@ QUERIES = {
     "relay: page": Hot(
         OutboxSql.read_page, (ROWS - 90, PREVIOUS, CURRENT, [150, 160], 0, 50, 2_000_000), 250, RELAY
     ),
+    "relay: plain page": Hot(OutboxSql.read_plain, (ROWS - 90, PREVIOUS, CURRENT, 50), 250, RELAY),
     "relay: unsent": Hot(OutboxSql.oldest_unsent, (CURRENT[1], [150, 160], CURRENT, 0, 1000), 150, RELAY),
     "relay: position": Hot(OutboxSql.load_position, ("outbox",), 20),
     "relay: holds": Hot(ParkingSql.load_holds, (), 20),

@@ -21,6 +21,7 @@ QUERIES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "read_new": (Sql.read_new, (2000, [150, 160], 4000, 4_000_000)),
     "find_floors": (Sql.find_floors, (2000, 2101, [150, 160], 0, CURRENT)),
     "read_page": (Sql.read_page, (18_990, PREVIOUS, CURRENT, [150, 160], 0, 100, 4_000_000)),
+    "read_plain": (Sql.read_plain, (18_990, PREVIOUS, CURRENT, 100)),
     "oldest_unsent": (Sql.oldest_unsent, (2000, [150, 160], CURRENT, 0, 1000)),
 }
 
@@ -49,7 +50,7 @@ async def test_by_index(database_url: str, name: str, analyzed_when: str) -> Non
         plan = await explained(connection, query, arguments)
     assert "Seq Scan on outbox" not in plan and "Bitmap Heap Scan" not in plan, plan
     assert "_pkey" not in plan, plan
-    index = "_seq_idx" if name == "read_page" else "_xid_idx"
+    index = "_seq_idx" if name in ("read_page", "read_plain") else "_xid_idx"
     assert index in plan, plan
 
 
