@@ -134,7 +134,7 @@ async def test_rows_that_publish_did_not_write(database_url: str, kafka: str, to
         found = await letters(connection)
         assert [(event, code) for event, code, *_ in found] == [
             *((event, "ROW_INVALID") for event in bad),
-            (wrong, "TOPIC_MISSING"),
+            (wrong, "ROW_INVALID"),
         ]
 
 
