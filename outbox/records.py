@@ -69,7 +69,8 @@ class Batch:
         self._timestamp = timestamp
         self._limit = limit
         self._size = _HEAD_BYTES
-        self._parts: list[bytes] = []
+        # The first two are for what is known only when it is sent.
+        self._parts: list[bytes] = [bytes(_HEAD.size), b""]
         self._producer = (-1, -1, 0)
         self._written: bytearray | None = None
 
@@ -120,9 +121,8 @@ class Batch:
     def _build(self) -> bytearray:
         if self._written is None:
             count, stamp = len(self.seqs), self._timestamp
-            summed = _SUMMED.pack(0, count - 1, stamp, stamp, *self._producer, count)
-            written = bytearray(_HEAD.size)
-            written += b"".join((summed, *self._parts))
+            self._parts[1] = _SUMMED.pack(0, count - 1, stamp, stamp, *self._producer, count)
+            written = bytearray().join(self._parts)
             length = len(written) - _HEAD_BYTES + _AFTER_LENGTH
             checksum = calc_crc32c(memoryview(written)[_HEAD.size :])
             _HEAD.pack_into(written, 0, 0, length, _NO_EPOCH, _MAGIC, checksum)
