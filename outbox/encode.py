@@ -134,7 +134,8 @@ class Encoder:
     def _careful(self, rows: Sequence[Row]) -> bool:
         """Whether each of these rows has to be looked at; else only large ones are."""
         routing = self._routing
-        if routing.held_topics or routing.held_keys or routing.alone or routing.unsendable:
+        held = routing.held_topics or routing.held_keys
+        if held or routing.alone or routing.unsendable or routing.nameless:
             return True
         tight = routing.tight(BATCH_BYTES)
         return bool(tight) and any(row[1] in tight for row in rows)

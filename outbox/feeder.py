@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import TypeAlias
 
+from ..schemas.events import is_topic
 from ..schemas.ids import Clock
 from .catalog import Catalog
 from .encode import Encoded, Encoder
@@ -150,6 +151,9 @@ class Feeder:
 
     async def _encode(self, page: Page) -> Encoded:
         topics = {row[1] for row in page.rows} - self._routing.held_topics.keys()
+        # Kafka's protocol has no room for some of them, and the client no error.
+        self._routing.nameless = {topic for topic in topics if not is_topic(topic)}
+        topics -= self._routing.nameless
         self._routing.held_topics.update(await self._producer.look_up(topics))
         await self._catalog.meet(topics - self._routing.held_topics.keys())
         return await self._encoder.encode(page.rows, self._timestamp(), self._done)

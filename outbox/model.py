@@ -12,10 +12,10 @@ from pydantic_core import to_json
 
 from ..schemas.codecs import CodecContext, Coded
 from ..schemas.envelope import TOMBSTONE, event_headers
-from ..schemas.events import Event, Publishable, Tombstone, key_of, spec_of
+from ..schemas.events import Event, Publishable, Tombstone, is_topic, key_of, spec_of
 from ..schemas.ids import Clock, Ids
 from ..schemas.settings import MAX_EVENT_BYTES
-from .refusals import body_of, check_headers, check_texts, check_values, too_large
+from .refusals import body_of, check_headers, check_texts, check_values, no_topic, too_large
 
 Columns: TypeAlias = tuple[
     list[UUID],
@@ -102,8 +102,9 @@ def event_row(
         max_bytes: Largest body in bytes.
 
     Raises:
-        UsageError: MP310 naive datetime, MP311 NUL or lone surrogate, MP312 too large, MP315 header not text,
-            MP316 reserved header name, MP317 body cannot be written as JSON, MP346 encryption keys missing or wrong.
+        UsageError: MP310 naive datetime, MP311 NUL or lone surrogate, MP312 too large, MP313 no name of a topic, MP315
+            header not text, MP316 reserved header name, MP317 body cannot be written as JSON, MP346 encryption keys
+            missing or wrong.
     """
     spec = spec_of(event)
     if isinstance(event, Event):
@@ -131,6 +132,8 @@ def event_row(
         content_type=coded.content_type,
     )
     name = topic or spec.topic
+    if not is_topic(name):
+        raise no_topic(spec.type, name)
     body = None if isinstance(event, Tombstone) else coded.data
     return OutboxRow(
         event_id, tenant, name, name, record_key, spec.type, body, own | dict(coded.headers) | ours

@@ -51,6 +51,15 @@ def too_large(where: str, size: int, limit: int) -> UsageError:
     )
 
 
+def no_topic(where: str, name: str) -> UsageError:
+    """Make the error for a name that no topic can have."""
+    return UsageError(
+        "MP313",
+        f"publish(): {where}: {name[:60]!r} is no name of a Kafka topic. Use up to 249 letters, digits, '.', '_' and "
+        "'-'.",
+    )
+
+
 def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, str | datetime | SecretStr | SecretBytes):
         yield path or "its value", value

@@ -58,6 +58,7 @@ class Routing:
         compacted: Topics that take no record without a key.
         alone: Rows that go in a batch of their own, because one of theirs was refused.
         unsendable: Rows that the broker refused one by one, with code and message.
+        nameless: What rows name as their topic, and no topic can be called.
     """
 
     held_topics: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Routing:
     compacted: set[str] = field(default_factory=set)
     alone: set[int] = field(default_factory=set)
     unsendable: dict[int, tuple[str, str]] = field(default_factory=dict)
+    nameless: set[str] = field(default_factory=set)
 
     def tight(self, usual: int) -> set[str]:
         """Return the topics that take or are given less than a usual batch.
@@ -95,6 +97,8 @@ class Routing:
             draining: The topic whose hold is being worked off, if any: its rows are sent, not put aside again.
         """
         seq, topic, key, *_ = row
+        if topic in self.nameless:
+            return self.put_aside(row, "ROW_INVALID", f"no topic can be called {topic[:60]!r}")
         held = None if key is None else (topic, hold_key(key.encode()))
         if held in self.held_keys:
             return Parked(seq, topic, key, KEY_SCOPE, "KEY_HELD", "waits behind an earlier row of its key")
@@ -107,7 +111,7 @@ class Routing:
     def put_aside(self, row: Row, code: str, message: str) -> Parked:
         """Put a row aside for its own sake; where its topic says so, its key is held at once."""
         seq, topic, key, *_ = row
-        hold = key is not None and topic in self.holding
+        hold = key is not None and topic in self.holding and topic not in self.nameless
         if hold and key is not None:
             self.held_keys.add((topic, hold_key(key.encode())))
         return Parked(seq, topic, key, KEY_SCOPE, code, message, hold, code != "ROW_INVALID")

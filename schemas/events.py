@@ -230,6 +230,11 @@ def _check(cls: type[Event]) -> None:
             )
 
 
+def is_topic(name: str) -> bool:
+    """Tell whether a Kafka topic can have this name."""
+    return _TOPIC.fullmatch(name) is not None
+
+
 def declared_topics() -> set[str]:
     """Return the topics of all event classes that this process has loaded."""
     found, classes = set(), list(Event.__subclasses__())

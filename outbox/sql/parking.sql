@@ -4,11 +4,15 @@
 -- name: load_holds
 SELECT scope, topic, key, reason FROM milepost.hold WHERE scope IN ('relay:topic', 'relay:key');
 
--- The letter's id is the event's: parking a row twice leaves one letter. Headers are packed as schemas/packing.py does.
+-- The letter's id is the event's, so that parking a row twice leaves one letter; another row of the same event, such as
+-- one for another topic, gets a letter of its own. Headers are packed as schemas/packing.py does.
 -- name: park_rows
 INSERT INTO milepost.dead_letter (id, tenant, scope, event_id, topic, seq, key, value, headers, sent_at, stage,
                                   code, message, attempts, first_failed_at, last_failed_at, recoverable)
-SELECT outbox.id, outbox.tenant, parked.scope, outbox.id, outbox.topic, outbox.seq,
+SELECT CASE WHEN lag(outbox.id) OVER (PARTITION BY outbox.id ORDER BY outbox.seq) IS NOT NULL OR EXISTS (
+                SELECT FROM milepost.dead_letter AS other WHERE other.id = outbox.id AND other.seq IS DISTINCT FROM outbox.seq)
+            THEN milepost.uuid7() ELSE outbox.id END,
+       outbox.tenant, parked.scope, outbox.id, left(outbox.topic, 249), outbox.seq,
        convert_to(outbox.aggregateid, 'UTF8'), outbox.payload, convert_to(coalesce(packed.pairs, '[]')::text, 'UTF8'),
        outbox.created_at, 'RELAY', parked.code, parked.message, 1, milepost.clock(), milepost.clock(),
        parked.recoverable
