@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import asyncpg
 from milepost import publish
 from milepost.inbox.consumer import Consumer
+from milepost.outbox.store import Sql
 
 from tests.support.inbox import IDS, Paid, intake_of, opened, record
 
@@ -83,13 +85,29 @@ async def drained(bench: Bench, kept: Kept, count: int) -> float:
     topic = await bench.topic()
     connection = await asyncpg.connect(kept.url)
     try:
-        await connection.execute("DELETE FROM milepost.outbox WHERE topic <> 'kept'")
         await connection.execute("DELETE FROM milepost.outbox_position")
         await connection.execute(SENT)
         async with bench.relay(kept.url):
             began = await commit_rows(connection, topic, count)
             await bench.until_on_topic(topic, count)
             return count / (time.perf_counter() - began)
+    finally:
+        await connection.close()
+
+
+async def ticked(kept: Kept) -> float:
+    """Milliseconds of a tick that finds nothing new, the median of fifty."""
+    connection = await asyncpg.connect(kept.url)
+    try:
+        since = await connection.fetchval("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+        took = []
+        for _ in range(50):
+            began = time.perf_counter()
+            await connection.execute(Sql.begin_read)
+            await connection.fetch(Sql.read_new, since, [], 2000, 4_000_000)
+            await connection.execute(Sql.end_read)
+            took.append((time.perf_counter() - began) * 1000)
+        return median(took)
     finally:
         await connection.close()
 
@@ -138,3 +156,5 @@ async def measure(bench: Bench) -> None:
                     found.append(bench.rate(f"{name} at {kept.rows:,} rows, /s", value))
                 ratios[name] = found[1] / found[0]
             bench.figure("G1", min(ratios.values()))
+            for kept in (small, large):
+                bench.rate(f"empty tick at {kept.rows:,} rows, ms", await ticked(kept))
