@@ -11,8 +11,8 @@ What FastStream 0.7 and aiokafka 0.14 do, and what is done about it here:
 - A record that was polled before a rebalance can be handed over after it. `admit` sees each poll at the
   instant at which it returns and drops what does not belong to the present assignment.
 - A header name that is no UTF-8 makes aiokafka raise in the middle of a poll, again and again, and what the poll
-  had already taken from other partitions is lost to it. Here the next session reads again from the start positions,
-  one record at a time, and hands that record on without its bytes.
+  had already taken from other partitions is lost to it. Here the next session reads again from the start positions
+  with a parser that hands that record on without its headers (`kafka_lenient.py`).
 - aiokafka's stop waits without bound when the broker is away, and leaves sockets open when it stops in the middle of a
   join. `close` cuts it off and closes what is left.
 - aiokafka logs ten lines a second while the broker is away. Here its logger is silenced where nobody set its level.
@@ -37,6 +37,7 @@ from faststream.middlewares import AckPolicy
 
 from ..schemas.envelope import Record
 from .kafka_client import KafkaAt, client_arguments, kafka_unreachable, servers_of
+from .kafka_lenient import Leniency, obeying
 from .kafka_poll import Partition, Polls, watched
 from .kafka_sockets import Sockets, end_consumer
 
@@ -114,7 +115,7 @@ class GroupSession:
         topics: Topics to read.
         max_records: Most records of one poll.
         options: Timing.
-        careful: Poll one record at a time, until one that cannot be read has been passed.
+        careful: Parse leniently, until a record that cannot be read has been passed.
     """
 
     def __init__(
@@ -135,9 +136,10 @@ class GroupSession:
         self._options = options
         self._kafka = kafka
         self._sockets = Sockets()
+        self._leniency = Leniency(careful)
         self._broker = _Broker(
             kafka,
-            partial(watched, polls=polls, careful=careful),
+            partial(watched, polls=polls, leniency=self._leniency),
             client_id=client,
             consumer_only=True,
             apply_types=False,
@@ -186,7 +188,8 @@ class GroupSession:
         """
         try:
             async with asyncio.timeout(self._options.start_within.total_seconds()):
-                await self._broker.start()
+                with obeying(self._leniency):
+                    await self._broker.start()
         except KafkaConnectionError as error:
             raise await kafka_unreachable(self._kafka, error) from error
 

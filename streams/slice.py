@@ -16,7 +16,7 @@ from ..schemas.envelope import Record
 from ..schemas.errors import StateError
 from .kafka import quiet_client
 from .kafka_client import KafkaAt, client_arguments, kafka_unreachable
-from .kafka_poll import UNREADABLE
+from .kafka_lenient import Leniency, obeying
 
 #: Longest wait for Kafka to give the next record or answer a question, in seconds.
 PATIENCE = 30.0
@@ -29,9 +29,11 @@ class Slice:
     Args:
         consumer: aiokafka's, started and without a group.
         topic: The one topic that it reads.
+        leniency: How it parses.
     """
 
-    def __init__(self, consumer: Any, topic: str) -> None:
+    def __init__(self, consumer: Any, topic: str, leniency: Leniency) -> None:
+        self._leniency = leniency
         self._consumer = consumer
         self._topic = topic
 
@@ -63,7 +65,7 @@ class Slice:
     async def read(self, partition: int, begin: int, end: int, *, most: int) -> AsyncGenerator[list[Record]]:
         """Give the records of a partition from `begin` up to and without `end`, in order, at most `most` at once.
 
-        A record that aiokafka cannot read comes in its place without its bytes.
+        A record that aiokafka cannot read comes in its place without its headers.
 
         Raises:
             StateError: MP495 when Kafka no longer has what is to be read, or gives nothing more.
@@ -72,19 +74,15 @@ class Slice:
         self._consumer.assign([place])
         self._consumer.seek(place, begin)
         clock = asyncio.get_running_loop().time
-        position, careful, since = begin, False, clock()
+        position, since = begin, clock()
         while position < end:
             try:
-                records = await self._poll(place, 1 if careful else most)
-            except UnicodeDecodeError as error:
-                if not careful:
-                    # What the poll had taken before it is lost to it.
-                    self._consumer.seek(place, position)
-                    careful = True
-                    continue
-                position = await self._consumer.position(place)
-                records, careful = [_unreadable(self._topic, partition, position, error)], False
-                self._consumer.seek(place, position + 1)
+                records = await self._poll(place, most)
+            except UnicodeDecodeError:
+                # What the poll had taken before it is lost to it.
+                self._leniency.on = True
+                self._consumer.seek(place, position)
+                continue
             except OffsetOutOfRangeError as error:
                 raise self._gone(partition, position) from error
             reached = records[-1].offset + 1 if records else await self._consumer.position(place)
@@ -95,9 +93,12 @@ class Slice:
             wanted = [record for record in records if record.offset < end]
             if wanted:
                 yield wanted
+                # The time that others have taken for them is not Kafka's.
+                since = clock()
 
     async def _poll(self, place: TopicPartition, most: int) -> list[Record]:
         found = await self._consumer.getmany(place, timeout_ms=_POLL_MS, max_records=most)
+        self._leniency.passed(found.get(place, ()))
         return [
             Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp)
             for raw in found.get(place, ())
@@ -112,11 +113,6 @@ class Slice:
         )
 
 
-def _unreadable(topic: str, partition: int, offset: int, error: Exception) -> Record:
-    reason = f"a header name is no UTF-8 ({error}); the bytes of the record are in the topic"
-    return Record(topic, partition, offset, None, None, [(UNREADABLE, reason.encode())], -1)
-
-
 @asynccontextmanager
 async def opened(kafka: KafkaAt, topic: str) -> AsyncGenerator[Slice]:
     """Connect to read a topic.
@@ -128,6 +124,7 @@ async def opened(kafka: KafkaAt, topic: str) -> AsyncGenerator[Slice]:
         ConnectError: MP502 when Kafka cannot be reached, also later.
     """
     quiet_client()
+    leniency = Leniency()
     consumer = AIOKafkaConsumer(
         **client_arguments(kafka),
         client_id="milepost-replay",
@@ -140,10 +137,11 @@ async def opened(kafka: KafkaAt, topic: str) -> AsyncGenerator[Slice]:
     try:
         try:
             async with asyncio.timeout(PATIENCE):
-                await consumer.start()
+                with obeying(leniency):
+                    await consumer.start()
         except (TimeoutError, OSError) as error:
             raise await kafka_unreachable(kafka, error) from error
-        yield Slice(consumer, topic)
+        yield Slice(consumer, topic, leniency)
     except KafkaError as error:
         raise await kafka_unreachable(kafka, error) from error
     finally:
