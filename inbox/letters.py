@@ -10,6 +10,7 @@ import asyncpg
 
 from ..schemas.packing import pack_headers
 from ..streams.queries import Queries
+from . import asking
 from .letter import for_people, letter_id, scope_of, sent_at
 from .model import Item, Reason
 
@@ -73,9 +74,13 @@ class Letters:
         rows = await connection.fetch(
             _Sql.insert_letters, self.scope, ids, *_columns(parked), [self._holds(*one) for one in parked]
         )
+        new = {row["id"] for row in rows}
+        old = [one for id, one in zip(ids, parked, strict=True) if id not in new]
+        for name in {self._holds(*one) for one in old} - {None, *locked}:
+            # A letter that is settled holds nothing when its record comes again; an open one does.
+            await asking.go_on(connection, self.scope, parked[0][0].record.topic, name, "system")
         if self._report is None:
             return
-        new = {row["id"] for row in rows}
         told = [(id, *one) for id, one in zip(ids, parked, strict=True) if id in new]
         if told:
             await self._report(connection, self._consumer, told)

@@ -12,13 +12,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..schemas.ids import Clock, Ids, Randomness, SystemRandomness
 from ..schemas.transaction import Publisher, Transaction
 from ..streams.database import Database
 from ..streams.lifecycle import Health, Stop
-from . import model, redrive_store
+from . import redrive_store
 from .calling import call
 from .consumer import Consumer, PreparedConsumer
 from .failures import (
@@ -31,8 +32,9 @@ from .failures import (
     reason_of,
 )
 from .letter import scope_of
-from .model import BEHIND, Item, Reason
+from .model import Reason
 from .pieces import delay
+from .redrive_read import GONE, Refused, allowed, read
 from .redrive_store import Letter, RedriveStore
 
 logger = logging.getLogger("milepost")
@@ -46,14 +48,7 @@ PATIENCE = 5
 _PAUSE = 1.0
 _HAND_BACK = 1.0
 _LOOK_AT_AGE = 30.0
-
-
-class _Refused(Exception):
-    """The letter cannot be applied as it is."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
+_NO_LETTER = "no open letter"
 
 
 @dataclass(slots=True)
@@ -100,11 +95,23 @@ class Redriver:
         self._done = 0
         self._trouble: str | None = None
         self._met: dict[Any, int] = {}
-        self._open = "no open letter"
+        self._open = _NO_LETTER
         self._looked: float | None = None
+        self._parts = [self]
+        if len(consumers) > 1:
+            # Each consumer's letters on their own: a slow handler, or a long wait for its next try, is no other's.
+            again = partial(Redriver, clock=clock, ids=ids, dice=dice, judge=judge)
+            self._parts = [again([one], database, publisher, name=one.name) for one in consumers]
+            for part in self._parts:
+                part.counts = self.counts
 
     async def run(self, stop: Stop) -> None:
         """Look for letters until asked to stop; one that is being handled may finish within the grace time."""
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts:
+                group.create_task(part._work(stop))
+
+    async def _work(self, stop: Stop) -> None:
         while not stop.asked:
             task = asyncio.create_task(self._turn())
             stopping = asyncio.create_task(stop.wait())
@@ -135,8 +142,14 @@ class Redriver:
 
     def health(self) -> Health:
         """Red while the database does not answer; an old letter is no fault of the process, and is said."""
-        done = f"{self.counts.resolved} redriven, {self.counts.failed} failed again; {self._open}"
-        return Health(self._trouble is None, self._trouble or done)
+        trouble = next((part._trouble for part in self._parts if part._trouble is not None), None)
+        found = [
+            part._open if part is self else f"{part.name}: {part._open}"
+            for part in self._parts
+            if part._open != _NO_LETTER
+        ]
+        done = f"{self.counts.resolved} redriven, {self.counts.failed} failed again; {'; '.join(found) or _NO_LETTER}"
+        return Health(trouble is None, trouble or done)
 
     async def once(self) -> bool:
         """Handle at most one letter of each consumer; return whether any was handled.
@@ -179,16 +192,16 @@ class Redriver:
         self, tx: Transaction, consumer: Consumer, store: RedriveStore, letter: Letter, tries: int
     ) -> None:
         connection = tx.connection
-        if tries > max(DEATHS, _allowed(consumer, letter)):
+        if tries > max(DEATHS, allowed(consumer, letter)):
             message = f"{tries - 1} tries of this redrive ended with the process that made them"
-            raise _Refused(Reason("HANDLE", "PROCESS_DIED", message, recoverable=True))
+            raise Refused(Reason("HANDLE", "PROCESS_DIED", message, recoverable=True))
         if not await store.take(connection, letter):
             return
         parked = await store.apply_mark(connection, letter)
         if parked is None:
-            raise _Refused(_GONE)
+            raise Refused(GONE)
         if parked:
-            item = _read(consumer, letter)
+            item = read(consumer, letter)
             self._secret = item.secret
             if (
                 isinstance(consumer, PreparedConsumer)
@@ -207,7 +220,7 @@ class Redriver:
         Raises:
             Exception: Trouble underneath, which says nothing about the letter yet.
         """
-        if isinstance(error, _Refused):
+        if isinstance(error, Refused):
             return error.reason
         if isinstance(error, HandlerFailed | Underneath) and error.ended:
             # The handler has committed the mark; what it wrote is committed too, and a person has to look.
@@ -229,7 +242,7 @@ class Redriver:
     async def _again(self, consumer: Consumer, letter: Letter, tries: int, error: Exception) -> bool:
         """Tell whether the same redrive tries once more, and wait before it does: only for one that merely waited."""
         cause = error.__cause__
-        if isinstance(error, _Refused) or ended_transaction(cause) or tries >= _allowed(consumer, letter):
+        if isinstance(error, Refused) or ended_transaction(cause) or tries >= allowed(consumer, letter):
             return False
         judged = self._judge(cause)
         if judged.again:
@@ -255,32 +268,4 @@ class Redriver:
         self._looked = now
         amount, age = await redrive_store.oldest(self._database.pool, list(self._consumers))
         hours = 0.0 if age is None else age.total_seconds() / 3600
-        self._open = f"{amount} open letters, the oldest {hours:.1f} h old" if amount else "no open letter"
-
-
-_GONE = Reason(
-    "HANDLE",
-    "INBOX_ROW_GONE",
-    "the inbox does not remember this event any more, so nobody may know whether it was applied meanwhile",
-    recoverable=False,
-)
-
-
-def _allowed(consumer: Consumer, letter: Letter) -> int:
-    """Return the tries of one redrive: a person's is one; a letter that only waited gets what an event gets."""
-    return consumer.retry.attempts if letter.code == BEHIND.code else 1
-
-
-def _read(consumer: Consumer, letter: Letter) -> Item:
-    """Read a letter's event as it is now to be handled, however old it is.
-
-    Raises:
-        _Refused: It still is none that this consumer handles.
-    """
-    item = model.read(letter.record, consumer.handler_of, unknown="dead_letter", oldest_ms=float("-inf"))
-    if item.reason is not None:
-        raise _Refused(item.reason)
-    if item.handler is None or item.envelope is None:
-        raise _Refused(Reason("DECODE", "UNKNOWN_TYPE", "no handler takes it", recoverable=True))
-    item.envelope = replace(item.envelope, delivery=letter.attempts + 1)
-    return item
+        self._open = f"{amount} open letters, the oldest {hours:.1f} h old" if amount else _NO_LETTER
