@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from ..sagas.facts import Verdict
 from ..schemas.errors import Refused
 from ..schemas.ids import SystemClock
+from .arrived import connecting, may_have_arrived
 from .verdicts import BY_CLASS, BY_STATE, TRANSIENT_STATUSES, Meaning
 
 #: errno of a connection that was not made.
@@ -71,9 +72,13 @@ def listed(
             return Classified(*extra[kind], message)
     answered = _status(error)
     if answered is not None:
-        return _answered(*answered, message, now)
-    known = _of_state(error) or _of_class(error)
-    return None if known is None else Classified(*known, message)
+        found = _answered(*answered, message, now)
+    elif known := _of_state(error) or _of_class(error):
+        found = Classified(*known, message)
+    else:
+        return None
+    doubtful = found.verdict in {"fatal", "not_sent"} and may_have_arrived(error)
+    return replace(found, verdict="unknown") if doubtful else found
 
 
 def _clean(text: str) -> str:
@@ -109,8 +114,10 @@ def _status(error: BaseException) -> tuple[int, Any] | None:
 
 def _answered(status: int, headers: Any, message: str, now: datetime | None) -> Classified:
     code = f"HTTP_{status}"
-    if status in TRANSIENT_STATUSES:
-        return Classified("retry", code, message, retry_after(headers, now))
+    after = retry_after(headers, now)
+    # 409 with Retry-After: the same request under this key is still being handled, so it may well take effect.
+    if status in TRANSIENT_STATUSES or (status == 409 and after is not None):
+        return Classified("retry", code, message, after)
     return Classified("fatal" if 400 <= status < 500 else "unknown", code, message)
 
 
@@ -199,11 +206,16 @@ def _unresolved(error: BaseException) -> bool:
 
 
 def _not_connected(error: BaseException) -> bool:
-    """Tell whether this is the operating system's word that a connection was not made, of one address or of several."""
+    """Tell whether this says that a connection was not made: by aiokafka, or by the system for one or more addresses.
+
+    aiokafka raises the same class for a request that was written when its connection broke.
+    """
+    if _qualified(type(error)) == "aiokafka.errors.KafkaConnectionError":
+        return "Unable to bootstrap" in str(error)
     if type(error) is not OSError:
         return False
     several = str(error).startswith("Multiple exceptions: ") and "Connect call failed" in str(error)
-    return several or error.errno in _NOT_CONNECTED
+    return several or (error.errno in _NOT_CONNECTED and connecting(error))
 
 
 def _why_not(error: BaseException) -> Meaning:

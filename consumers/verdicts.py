@@ -72,7 +72,7 @@ BY_CLASS: Mapping[str, Meaning] = {
     "psycopg.OperationalError": ("unknown", "CONNECTION_LOST"),
     "psycopg_pool.PoolTimeout": ("not_sent", "POOL_TIMEOUT"),
     "sqlalchemy.exc.TimeoutError": ("not_sent", "POOL_TIMEOUT"),
-    "aiokafka.errors.KafkaConnectionError": ("not_sent", "CONNECT_FAILED"),
+    "aiokafka.errors.KafkaConnectionError": ("unknown", "CONNECTION_LOST"),
     "aiokafka.errors.AuthenticationFailedError": ("fatal", "AUTH_FAILED"),
     "aiokafka.errors.SaslAuthenticationFailed": ("fatal", "AUTH_FAILED"),
     "aiokafka.errors.TopicAuthorizationFailedError": ("fatal", "TOPIC_DENIED"),
