@@ -19,6 +19,8 @@ TopicPartition: TypeAlias = tuple[str, int]
 BATCH_BYTES = 1_000_000
 #: Rows between two turns of the event loop: about two milliseconds.
 _SLICE = 250
+#: Longest key of which the place is kept, in characters: 16,384 of them need no more than 20 MB.
+_KEPT_KEY = 200
 
 _INVALID = "the row's headers are no JSON object"
 _KEYLESS = "the topic is compacted and takes no record without a key"
@@ -41,9 +43,13 @@ def murmur2(data: bytes) -> int:
     return found ^ found >> 15
 
 
-@lru_cache(maxsize=16_384)
 def place_of(key: str, partitions: int) -> tuple[int, bytes]:
     """Return the partition of a key as a plain send chooses it, and the key as it stands in a record."""
+    return _place_of(key, partitions) if len(key) <= _KEPT_KEY else _place_of.__wrapped__(key, partitions)
+
+
+@lru_cache(maxsize=16_384)
+def _place_of(key: str, partitions: int) -> tuple[int, bytes]:
     data = key.encode()
     return (murmur2(data) & 0x7FFFFFFF) % partitions, sized(data)
 

@@ -23,6 +23,8 @@ _HEAD_BYTES = _HEAD.size + _SUMMED.size
 _AFTER_LENGTH = _HEAD_BYTES - 12
 _MAGIC, _NO_EPOCH = 2, -1
 _KEPT_VARINTS = 70_000
+#: Longest headers of which parts are kept, in characters: 4096 of them need no more than 50 MB.
+_KEPT_HEADERS = 4000
 
 
 class _Varints(dict[int, bytes]):
@@ -152,7 +154,7 @@ def headers_of(text: str) -> bytes:
     Raises:
         ValueError, AttributeError: It is no JSON object.
     """
-    if text.startswith('{"ce_id": "') and "\\" not in text:
+    if len(text) <= _KEPT_HEADERS and text.startswith('{"ce_id": "') and "\\" not in text:
         id_ends = text.find('"', 11)
         time_ends = text.find('"', id_ends + 15)
         trace = text.find('"traceparent": "', time_ends)

@@ -13,11 +13,11 @@ from ..schemas.errors import UsageError
 from ..schemas.exchange import LONGEST, REPLY_TO, RUN, STEP
 from ..schemas.ids import SystemClock, SystemIds
 from ..schemas.transaction import AnyTx, Transaction
-from ..streams.database import raw_connection
+from ..streams.drivers import run_in
 from ..streams.tracing import current_traceparent, span
 from .model import event_row
-from .publish import publish_rows
 from .refusals import check_texts
+from .statements import carry_out, insertion
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
@@ -59,7 +59,7 @@ async def send(
         UsageError: MP471 for run, step, attempt or reply_to that cannot travel; else as `publish`.
         StateError: MP410 when the outbox has no partition for today.
     """
-    connection = await raw_connection(tx, "send()")
+    run_statement = await run_in(tx, "send()")
     topic = reply_of(type(command)).milepost_spec.topic if reply_to is None else reply_to
     name = str(run)
     headers = request_headers(name, step, "undo" if undo else "do", attempt, topic)
@@ -76,7 +76,8 @@ async def send(
         )
         correlation = (envelope.correlation_id or envelope.event_id) if envelope else ""
         ours = {"ce_correlationid": correlation or str(row.id)} | headers
-        await publish_rows(connection, [replace(row, headers=row.headers | ours)])
+        rows = [replace(row, headers=row.headers | ours)]
+        await carry_out(insertion(rows, call="send()"), run_statement)
     return row.id
 
 

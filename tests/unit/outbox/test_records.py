@@ -9,6 +9,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import example, given
 from hypothesis import strategies as st
+from milepost.outbox import encode, records
 from milepost.outbox.records import Batch, headers_of, size_alone, sized
 
 #: Names as ours, and others that would stand before, between and behind them.
@@ -111,3 +112,17 @@ def test_values_that_are_no_text_go_as_json() -> None:
     batch.add(1, sized(None), None, headers_of('{"n": 1, "ce_id": null}'))
     (record,) = DefaultRecordBatch(batch._build())
     assert record.headers == [("n", b"1"), ("ce_id", b"null")]
+
+
+def test_long_keys_and_headers_are_not_kept() -> None:
+    """They may be as large as a record; thousands of them would fill the memory of a relay."""
+    kept, key = encode._place_of.cache_info().currsize, "k" * 201
+    assert encode.place_of(key, 4) == (
+        (encode.murmur2(key.encode()) & 0x7FFFFFFF) % 4,
+        records.sized(key.encode()),
+    )
+    assert encode._place_of.cache_info().currsize == kept
+    kept = records._common.cache_info().currsize
+    text = '{"ce_id": "1", "ce_time": "t", "large": "' + "x" * 5000 + '", "traceparent": "p"}'
+    assert records.headers_of(text).endswith(records.sized(b"traceparent") + records.sized(b"p"))
+    assert records._common.cache_info().currsize == kept
