@@ -72,7 +72,7 @@ FIGURES: Mapping[str, Figure] = {
         missing="a standby looks every 0.25 s",
     ),
     "I1": Figure(
-        "batch inbox, one statement a message ÷ raw getmany", 0.08, 0.20, missing="a round trip a message"
+        "batch inbox, one statement a message, pipelined ÷ raw getmany", 0.08, 0.20, missing=_DECODE
     ),
     "I2": Figure("set-based inbox ÷ raw getmany", 0.15, 0.35, missing=_DECODE),
     "I3": Figure("batch inbox, one statement a message ÷ one transaction a message", 15, 30, missing="as I1"),

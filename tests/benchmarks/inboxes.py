@@ -1,9 +1,9 @@
 """I1 to I3: what once-only consuming costs beside raw reading.
 
 One topic of 20,000 events of 500 bytes, one in ten a copy. Read with aiokafka's getmany alone; by a consumer whose
-handler makes one statement an event; by one whose handler takes events together and makes one statement for all of
-them; and, with fewer events, by one that takes a transaction for each. Effects are counted in their table: each event
-once.
+handler takes events together and sends a statement for each of them, pipelined (executemany); by one that makes one
+statement for all of them; and, with fewer events, by a handler of single events that awaits its statement, in batches
+and with a transaction for each. Effects are counted in their table: each event once.
 """
 
 from __future__ import annotations
@@ -61,8 +61,16 @@ async def raw(bench: Bench, topic: str, count: int) -> float:
         await consumer.stop()
 
 
+async def pipelined(events: Sequence[Paid], tx: Transaction) -> None:
+    """Make one statement an event, without waiting for each."""
+    ids = [envelope.id for envelope in tx.envelopes]
+    await tx.connection.executemany(
+        EFFECT, [(one, event.order) for one, event in zip(ids, events, strict=True)]
+    )
+
+
 async def one_by_one(event: Paid, tx: Transaction) -> None:
-    """Make one statement an event."""
+    """Make one statement an event, and wait for it."""
     await tx.connection.execute(EFFECT, tx.envelope.id, event.order)
 
 
@@ -73,7 +81,7 @@ async def together(events: Sequence[Paid], tx: Transaction) -> None:
 
 
 async def inbox(
-    bench: Bench, topic: str, count: int, database: Database, *, batch: int = 500, sets: bool = False
+    bench: Bench, topic: str, count: int, database: Database, *, batch: int = 500, take: Any = None
 ) -> float:
     """Events a second that a consumer applies or recognises, from its first batch on."""
 
@@ -82,8 +90,8 @@ async def inbox(
 
     name = secrets.token_hex(6)
     consumer = Consumer(name, batch=batch)
-    if sets:
-        consumer.on_batch(Here)(together)
+    if take is not None:
+        consumer.on_batch(Here)(take)
     else:
         consumer.on(Here)(one_by_one)
     intake = intake_of(consumer, database)
@@ -118,21 +126,25 @@ async def inbox(
 
 async def measure(bench: Bench) -> None:
     """Run all rounds, variants in turns."""
-    large, small = await bench.topic(), await bench.topic()
-    many, few = bench.sizes.part(0.2), bench.sizes.part(0.01)
+    large, medium, small = await bench.topic(), await bench.topic(), await bench.topic()
+    many, some, few = bench.sizes.part(0.2), bench.sizes.part(0.05), bench.sizes.part(0.01)
     bench.say("I1-I3 events")
     await fill(bench, large, many)
+    await fill(bench, medium, some)
     await fill(bench, small, few)
     async with bench.database() as url, opened(url) as database:
         for _ in range(bench.sizes.rounds):
             bench.say("I1 raw getmany")
             bare = bench.rate("raw getmany", await raw(bench, large, many))
             bench.say("I1 batch inbox, a statement an event")
-            each = await inbox(bench, large, many, database)
-            bench.rate("batch inbox, a statement an event", each)
+            each = await inbox(bench, large, many, database, take=pipelined)
+            bench.rate("batch inbox, a statement an event, pipelined", each)
             bench.say("I2 set-based inbox")
-            sets = await inbox(bench, large, many, database, sets=True)
+            sets = await inbox(bench, large, many, database, take=together)
             bench.rate("batch inbox, a statement for all", sets)
+            bench.say("I1 batch inbox, a statement an event, awaited")
+            awaited = await inbox(bench, medium, some, database)
+            bench.rate("batch inbox, a statement an event, awaited", awaited)
             bench.say("I3 one transaction an event")
             single = await inbox(bench, small, few, database, batch=1)
             bench.rate("one transaction an event", single)
