@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -25,6 +26,7 @@ from ..schemas.errors import UsageError
 from ..schemas.ids import SystemClock, SystemIds
 from ..schemas.settings import Settings
 from ..streams.database import Database
+from ..streams.tracing import setup_tracing
 from .application import app_name, load_app
 from .filters import read_since
 from .findings import counted
@@ -142,6 +144,7 @@ async def _replayer(given: Globals, wish: Wish, bar: Bar) -> AsyncGenerator[Repl
     settings = service.settings if service is not None else Settings.from_env()
     database = Database(settings, engine=service.engine if service is not None else None)
     await database.open()
+    flush = setup_tracing(service.name if service is not None else "milepost")
     options: dict[str, Any] = {
         "report": wish.report,
         "tell": bar.tell,
@@ -154,6 +157,7 @@ async def _replayer(given: Globals, wish: Wish, bar: Bar) -> AsyncGenerator[Repl
         else:
             yield Replayer(database=database, ids=SystemIds(), name=wish.consumer, **options)
     finally:
+        await asyncio.to_thread(flush)
         await database.close()
         if service is not None and service.engine is not None:
             await service.engine.dispose()

@@ -21,6 +21,7 @@ from ..inbox.replay import Bounds, ReplayedEvent, ReplayOutcome, identified, out
 from ..inbox.replay_store import Progress
 from ..schemas.envelope import Record
 from ..streams.slice import Slice
+from ..streams.tracing import span
 from .replay_plan import Offsets
 
 #: Records judged with one look at the inbox.
@@ -158,7 +159,8 @@ class Run:
                 for item, outcome in zip(items, outcomes, strict=True)
                 if outcome is ReplayOutcome.MISSING
             ]
-            await self._intake.handle(missing)
+            with span("replay", attributes={"milepost.replay": str(self._progress.id)}):
+                await self._intake.handle(missing)
             outcomes = await self._judged(items)
         for item, outcome in zip(items, outcomes, strict=True):
             self._note(item, outcome)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from ..schemas.envelope import Envelope
 from ..schemas.errors import UsageError
 from ..schemas.transaction import Publisher, Transaction
 from ..streams.database import require_same_transaction
-from ..streams.tracing import span
+from ..streams.tracing import current_traceparent, span
 from .failures import HandlerFailed, Underneath, is_infrastructure, is_lost
 from .model import Item
 from .together import Together
@@ -38,7 +39,7 @@ async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Ite
             f"process {envelope.type}",
             # Empty text is no valid parent: an event without one begins a trace of its own, and so do several.
             traceparent="" if several else envelope.traceparent or "",
-            links=[one.traceparent for one in envelopes if one.traceparent] if several else (),
+            links=_links(envelopes if several else ()),
             kind="consumer",
             attributes={
                 "messaging.system": "kafka",
@@ -46,6 +47,7 @@ async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Ite
                 "messaging.destination.name": envelope.topic,
                 "messaging.message.id": envelope.event_id,
             },
+            secret=any(one.secret for one in items),
         ):
             await _handle(items, scoped)
             await require_same_transaction(tx)
@@ -61,6 +63,12 @@ async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Ite
         raise HandlerFailed(item, ended=ended, last=items[-1]) from error
     finally:
         scoped.closed = True
+
+
+def _links(envelopes: Sequence[Envelope]) -> list[str]:
+    """Return the traces of events taken together, and what the call is part of, such as a replay."""
+    around = current_traceparent()
+    return [*([around] if around else ()), *(one.traceparent for one in envelopes if one.traceparent)]
 
 
 async def _handle(items: Sequence[Item], tx: Transaction) -> None:
