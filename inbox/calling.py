@@ -9,6 +9,7 @@ from ..schemas.envelope import Envelope
 from ..schemas.errors import UsageError
 from ..schemas.transaction import Publisher, Transaction
 from ..streams.database import require_same_transaction
+from ..streams.reader_lane import getting_on
 from ..streams.tracing import current_traceparent, span
 from .failures import HandlerFailed, Underneath, is_infrastructure, is_lost
 from .model import Item
@@ -51,6 +52,7 @@ async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Ite
         ):
             await _handle(items, scoped)
             await require_same_transaction(tx)
+        getting_on()
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -19,6 +19,7 @@ from ..schemas.ids import Clock, Ids, Randomness, SystemRandomness
 from ..schemas.transaction import Publisher, Transaction
 from ..streams.database import Database
 from ..streams.lifecycle import Health, Stop
+from ..streams.words import words_of
 from . import redrive_store
 from .calling import call
 from .consumer import Consumer, PreparedConsumer
@@ -134,8 +135,8 @@ class Redriver:
             await self._age()
         except Exception as error:
             if self._trouble is None:
-                logger.warning("%s: %s: %s; trying again", self.name, type(error).__name__, error)
-            self._trouble = f"{type(error).__name__}: {error}"
+                logger.warning("%s: %s; trying again", self.name, words_of(error))
+            self._trouble = words_of(error)
             return _PAUSE
         self._trouble = None
         return pause

@@ -22,6 +22,7 @@ from .lifecycle import Health, Stop
 from .reader_assignment import Assignment
 from .reader_lane import Handle, Positions
 from .reader_start import Past
+from .words import words_of
 
 logger = logging.getLogger("milepost.reader")
 
@@ -125,7 +126,7 @@ class GroupReader:
                 await self._session(stop)
             except Exception as error:
                 self._careful = isinstance(error.__cause__, UnicodeDecodeError)
-                self._trouble = f"group {self._group}: {type(error).__name__}: {error}"
+                self._trouble = f"group {self._group}: {words_of(error)}"
                 self._grumble(f"group {self._group}", error)
             bound = 0.5 if self._clock.monotonic() - began > 60 else min(_LONGEST_PAUSE, bound * 2)
             await stop.wait(bound * self._dice.uniform())
@@ -219,7 +220,7 @@ class GroupReader:
         if self._grumbled_at is not None and now - self._grumbled_at < _GRUMBLE_EVERY:
             return
         self._grumbled_at = now
-        logger.warning("%s: %s: %s: %s; trying again", self._name, place, type(error).__name__, error)
+        logger.warning("%s: %s: %s; trying again", self._name, place, words_of(error))
 
 
 async def _end(tasks: Sequence[asyncio.Task[None] | asyncio.Task[bool]]) -> None:

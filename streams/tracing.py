@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
 Kind: TypeAlias = Literal["internal", "server", "client", "producer", "consumer"]
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
@@ -111,6 +111,7 @@ def span(
     links: Sequence[str] = (),
     kind: Kind = "internal",
     attributes: Attributes | None = None,
+    secret: bool = False,
 ) -> AbstractContextManager[Span]:
     """Open a span and make it the current one inside the block.
 
@@ -120,6 +121,7 @@ def span(
         links: Traceparents of related traces; malformed ones are dropped.
         kind: Role of the span.
         attributes: Details; kept only where spans are recorded.
+        secret: Of an exception inside only the class is recorded: its words may quote an encrypted event.
 
     Returns:
         A context manager that gives the span; an exception inside is recorded on it and raised again.
@@ -128,9 +130,26 @@ def span(
     provider = _recording()
     if provider is None:
         return _Quiet(parent)
-    return provider.get_tracer(_SCOPE).start_as_current_span(
-        name, context=parent, kind=_KINDS[kind], attributes=attributes, links=_links(links)
+    opened = provider.get_tracer(_SCOPE).start_as_current_span(
+        name,
+        context=parent,
+        kind=_KINDS[kind],
+        attributes=attributes,
+        links=_links(links),
+        record_exception=not secret,
+        set_status_on_exception=not secret,
     )
+    return _without_words(opened) if secret else opened
+
+
+@contextmanager
+def _without_words(opening: AbstractContextManager[Span]) -> Iterator[Span]:
+    with opening as opened:
+        try:
+            yield opened
+        except Exception as error:
+            opened.set_status(StatusCode.ERROR, type(error).__name__)
+            raise
 
 
 class _Quiet:
