@@ -153,7 +153,7 @@ class Assignment:
         for (topic, number), lane in self._lanes.items():
             if lane.trouble is not None:
                 return Health(False, f"{topic}/{number}: {lane.trouble}")
-            if not lane.placed and now - lane.since > _SILENCE:
+            if not lane.placed and not lane.waits and now - lane.since > _SILENCE:
                 return Health(False, f"{topic}/{number}: waits for its start position")
             if lane.busy_since is not None and (busy := now - lane.busy_since) > self._slow_after:
                 return Health(False, f"{topic}/{number}: its handlers have been running for {busy:.0f} s")

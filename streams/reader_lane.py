@@ -6,14 +6,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness
 from .kafka_poll import Partition
 from .reader_start import MARGIN, Known, Past, StartAgain, doubtful, find_start
+from .words import words_of
 
 logger = logging.getLogger("milepost.reader")
 
@@ -23,6 +26,17 @@ Positions: TypeAlias = Callable[[Sequence[Partition]], Awaitable[Mapping[Partiti
 _BYTES = 16 * 1024 * 1024
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 30.0
+
+
+def getting_on(rest: float = 0.0) -> None:
+    """Say from within a call of `handle` that it gets on, however long it takes as a whole.
+
+    Args:
+        rest: Seconds for which it is now going to wait, and knows why.
+    """
+    lane = _handling.get()
+    if lane is not None and lane._busy is not None:
+        lane._busy = lane._clock.monotonic() + rest
 
 
 class Place(Protocol):
@@ -74,7 +88,6 @@ class Lane:
         self.placed = False
         self.closed = False
         self.trouble: str | None = None
-        self.busy_since: float | None = None
         self.since = clock.monotonic()
         self._place_of = place
         self._handle = handle
@@ -86,6 +99,8 @@ class Lane:
         self._clock = clock
         self._dice = dice
         self._before = before
+        self._earlier = None if before is None else _lanes.get(before)
+        self._busy: float | None = None
         self._finishing = False
         self._next_offset = 0
         self._paused = False
@@ -94,6 +109,19 @@ class Lane:
         self._arrived = asyncio.Event()
         place.pause(partition)
         self.task = asyncio.create_task(self._run(), name=f"milepost {partition[0]}/{partition[1]}")
+        _lanes[self.task] = self
+
+    @property
+    def waits(self) -> bool:
+        """Whether the lane that had this partition before still handles records."""
+        return self._before is not None and not self._before.done()
+
+    @property
+    def busy_since(self) -> float | None:
+        """Since when its call of `handle`, or that of the lane it waits for, has not got on; None without one."""
+        if self._busy is None and self.waits and self._earlier is not None:
+            return self._earlier.busy_since
+        return self._busy
 
     @property
     def idle(self) -> bool:
@@ -129,7 +157,7 @@ class Lane:
     def _forget(self) -> None:
         self._queue.clear()
         self._bytes = 0
-        if self.busy_since is None:
+        if self._busy is None:
             self.task.cancel()
 
     async def _run(self) -> None:
@@ -137,6 +165,7 @@ class Lane:
             # Its transaction may still hold the rows of these records; let it end instead of queueing for its
             # locks.
             await asyncio.wait({self._before})
+            self.since = self._clock.monotonic()
         await self._until_done(self._find_place)
         while not self._over:
             batch = await self._next()
@@ -175,7 +204,8 @@ class Lane:
             await self._past.begin_anew(self.partition, offset)
 
     async def _handled(self, batch: Sequence[Record]) -> None:
-        self.busy_since = self._clock.monotonic()
+        self._busy = self._clock.monotonic()
+        _handling.set(self)
         try:
             if batch[0].offset < self._next_offset:
                 # aiokafka went back to the beginning by itself: its position was beyond the end of a topic made anew.
@@ -186,7 +216,7 @@ class Lane:
             await self._handle(batch)
             self._next_offset = batch[-1].offset + 1
         finally:
-            self.busy_since = None
+            self._busy = None
 
     async def _next(self) -> list[Record]:
         while not self._queue:
@@ -215,7 +245,7 @@ class Lane:
             except StartAgain:
                 raise
             except Exception as error:
-                self.trouble = f"{type(error).__name__}: {error}"
+                self.trouble = words_of(error)
                 self._grumble(f"{self.partition[0]}/{self.partition[1]}", error)
             else:
                 self.trouble = None
@@ -224,3 +254,7 @@ class Lane:
                 raise asyncio.CancelledError
             await asyncio.sleep(bound * self._dice.uniform())
             bound = min(_LONGEST_DELAY, bound * 2)
+
+
+_lanes: WeakKeyDictionary[asyncio.Task[None], Lane] = WeakKeyDictionary()
+_handling: ContextVar[Lane | None] = ContextVar("milepost lane", default=None)
