@@ -14,6 +14,7 @@ from ..schemas.envelope import NotAnEvent, Record, read_event
 from ..schemas.messages import WorkMessage
 from ..schemas.states import StepKind, StepState
 from ..streams.database import Database
+from ..streams.reader_lane import getting_on
 from ..streams.tracing import span
 from .calls import Call, Tools
 from .changes import InlineClaim
@@ -130,6 +131,9 @@ class Worker:
                 async with asyncio.timeout(LOOK):
                     await self._free.acquire()
             except TimeoutError:
+                if self._tasks:
+                    # All slots are taken by steps, each with a timeout of its own.
+                    getting_on()
                 continue
             if self._allowed and self._lease.held():
                 return

@@ -19,6 +19,7 @@ from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness, SystemRandomness
 from ..schemas.transaction import Publisher
 from ..streams.database import Database
+from ..streams.reader_lane import getting_on
 from . import model
 from .calling import call
 from .consumer import Consumer, PreparedConsumer
@@ -212,6 +213,7 @@ class Intake:
             if not again or ended_transaction(cause):
                 await self._park(item, failure(item, cause, judged, attempts, first_at))
                 return
+            getting_on(wait)
             await asyncio.sleep(wait)
 
     async def _is_its_own(self, record: Record) -> bool:

@@ -242,3 +242,5 @@ async def test_an_event_that_fails_again_is_parked_like_any_other(live: Shop) ->
     report = await live.service.replay(live.topic, topic=live.topic, since=ALL, apply=True)
     assert {o.value: n for o, n in report.counts.items()} == {"applied": 28, "replayed": 1, "parked": 1}
     assert await live.effects.value("SELECT code FROM milepost.dead_letter") == "HANDLER_FAILED"
+    copies = "SELECT count(*) FROM milepost.outbox WHERE topic = 'shop.dead'"
+    assert await live.effects.value(copies) == 1, "other tools are told of it too"
