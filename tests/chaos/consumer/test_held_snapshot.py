@@ -18,7 +18,7 @@ from tests.support.inbox import Effects, consumer_of, intake_of, opened, record
 from tests.support.outbox import connected
 
 LONG = os.environ.get("MILEPOST_CHAOS") == "long"
-MINUTES = 4.0
+MINUTES = 3.0
 MOVES = (
     "DO $$ BEGIN FOR k IN 1..4000 LOOP"
     " UPDATE milepost.consumer_position SET next_offset = next_offset; COMMIT;"
