@@ -22,7 +22,7 @@ def emitted_rows(engine: Engine, call: Call) -> list[OutboxRow]:
     """Return the outbox rows of what a step emitted.
 
     Raises:
-        UsageError: MP310 to MP317 for an event that cannot be published.
+        UsageError: MP310 to MP318 for an event that cannot be published.
     """
     return [
         event_row(

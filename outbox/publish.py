@@ -52,7 +52,7 @@ async def publish(
 
     Raises:
         UsageError: MP301 no open transaction, MP306 the handler has ended, MP307 lock_key above READ
-            COMMITTED, MP308 unknown driver, MP349 a transaction for publish_sync, MP310 to MP318 and MP346 what is
+            COMMITTED, MP308 unknown driver, MP349 a transaction for publish_sync, MP310 to MP319 and MP346 what is
             refused about an event.
         StateError: MP410 when the outbox has no partition for today.
     """
@@ -97,7 +97,7 @@ def publish_sync(
 
     Raises:
         UsageError: MP301 no open transaction, MP307 lock_key above READ COMMITTED, MP308 unknown driver, MP349 a
-            transaction for publish, MP310 to MP318 and MP346 what is refused about an event.
+            transaction for publish, MP310 to MP319 and MP346 what is refused about an event.
         StateError: MP410 when the outbox has no partition for today.
     """
     run = run_sync_in(tx, "publish_sync()")

@@ -19,6 +19,9 @@ from .refusals import too_large
 from .store import Sql
 
 _CHECK_VIOLATION = "23514"
+#: Keys that one call may lock. With its default settings (max_locks_per_transaction 64, max_connections 100) a server has
+#: room for some 7000 locks, and who meets a full table fails, whatever it wanted to lock.
+MOST_LOCKS = 1000
 
 
 class Statement(NamedTuple):
@@ -52,14 +55,14 @@ def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = 
 
     Raises:
         UsageError: MP307 lock_key above READ COMMITTED, MP312 over the topic's limit, MP313 unknown topic, MP314 key
-            missing on a compacted topic; the transaction is then unharmed.
+            missing on a compacted topic, MP319 lock_key with too many keys; the transaction is then unharmed.
     """
     if not rows:
         return
     if lock_key:
         ((level,),) = yield Statement(DatabaseSql.isolation)
         check_level(level, call.replace("()", "(lock_key=True)"))
-        yield Statement(Sql.lock_keys, [lock_numbers(rows)])
+        yield Statement(Sql.lock_keys, [_few(lock_numbers(rows), call)])
     found = yield Statement(Sql.insert_rows, columns(rows))
     if not found:
         return
@@ -79,6 +82,16 @@ def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = 
             f"Declare key= on the event, or pass key= to {call}.",
         )
     raise too_large(f"{refused.type} for topic {refused.topic!r}", refused.size, refused.max_bytes)
+
+
+def _few(numbers: list[int], call: str) -> list[int]:
+    if len(numbers) > MOST_LOCKS:
+        raise UsageError(
+            "MP319",
+            f"{call}: lock_key=True with {len(numbers)} keys, and one call takes {MOST_LOCKS}: PostgreSQL's table of locks "
+            "is small, and all sessions share it. Publish in smaller transactions.",
+        )
+    return numbers
 
 
 async def carry_out(statements: Statements, run: Run) -> None:
