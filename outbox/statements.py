@@ -19,8 +19,8 @@ from .refusals import too_large
 from .store import Sql
 
 _CHECK_VIOLATION = "23514"
-#: Keys that one call may lock. With its default settings (max_locks_per_transaction 64, max_connections 100) a server has
-#: room for some 7000 locks, and who meets a full table fails, whatever it wanted to lock.
+#: Keys that one call may lock. With its default settings (max_locks_per_transaction 64, max_connections 100) a server
+#: has room for some 7000 locks, and who meets a full table fails, whatever it wanted to lock.
 MOST_LOCKS = 1000
 
 
@@ -88,8 +88,8 @@ def _few(numbers: list[int], call: str) -> list[int]:
     if len(numbers) > MOST_LOCKS:
         raise UsageError(
             "MP319",
-            f"{call}: lock_key=True with {len(numbers)} keys, and one call takes {MOST_LOCKS}: PostgreSQL's table of locks "
-            "is small, and all sessions share it. Publish in smaller transactions.",
+            f"{call}: lock_key=True with {len(numbers)} keys, and one call takes {MOST_LOCKS}: PostgreSQL's table of "
+            "locks is small, and all sessions share it. Publish in smaller transactions.",
         )
     return numbers
 

@@ -14,9 +14,7 @@ async def test_keys_that_are_locked_together_are_bounded(database_url: str) -> N
     async with connected(database_url) as (connection,):
         async with connection.transaction():
             with pytest.raises(UsageError, match=rf"MP319 publish\(\): .* {MOST_LOCKS + 1} keys"):
-                await publish(
-                    connection, *[Noted(key=f"k{n}") for n in range(MOST_LOCKS + 1)], lock_key=True
-                )
+                await publish(connection, *[Noted(key=f"k{n}") for n in range(MOST_LOCKS + 1)], lock_key=True)
             ids = await publish(
                 connection,
                 *[Noted(key=f"k{n % MOST_LOCKS}", n=n) for n in range(MOST_LOCKS * 2)],
