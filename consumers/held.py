@@ -124,11 +124,22 @@ class Held:
 
         Raises:
             OSError, asyncpg errors: One of DATABASE_ERRORS, when it could not be stored in time.
+            CancelledError: The caller is cancelled, once it is stored.
         """
-        answers: list[bool] = []
+        storing = asyncio.ensure_future(self._insist(ending))
+        cancelled: asyncio.CancelledError | None = None
         with anyio.CancelScope(shield=True):
-            answers.append(await self._insist(ending))
-        return answers[0]
+            while not storing.done():
+                try:
+                    await asyncio.wait({storing})
+                except asyncio.CancelledError as error:  # of the task itself, which no scope shields from
+                    cancelled = error
+        failed = storing.exception()
+        if cancelled is not None:
+            raise cancelled
+        if failed is not None:
+            raise failed
+        return storing.result()
 
     async def _insist(self, ending: Ending) -> bool:
         until = max(self._ends, self._clock.monotonic() + STORE_WITHIN)

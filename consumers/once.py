@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic, NoReturn
 
 from ..inbox.operation_model import (
@@ -101,9 +101,8 @@ class Once(Generic[R]):
     async def _claimed(self, record: Operation, decision: Decision) -> Hold | None:
         if decision.act is Act.BEGIN:
             return await self.operations.claim_anew(self.name, record, self.asked, self.keep)
-        return await self.operations.claim(
-            self.name, record, self.asked.repeat, self.keep, doubt_at=decision.doubt_at
-        )
+        asking = decision.doubt_at if decision.act is Act.ASK else None
+        return await self.operations.claim(self.name, record, self.asked.repeat, self.keep, doubt_at=asking)
 
     async def _mark_lost(self, record: Operation) -> None:
         words = "the lease of whoever did it ended, and it may not be repeated"
@@ -125,35 +124,41 @@ class Once(Generic[R]):
     async def _go_on(self, held: Held, decision: Decision) -> R:
         if decision.act is Act.ASK and decision.doubt_at is not None:
             return await self._ask(held, decision)
-        return await self._act(held)
+        return await self._act(held, decision.doubt_at)
 
     # --- doing ------------------------------------------------------------------------------------------
 
-    async def _act(self, held: Held) -> R:
-        """Call `do`, and store what came of it."""
+    async def _act(self, held: Held, doubt_at: datetime | None = None) -> R:
+        """Call `do`, and store what came of it.
+
+        Args:
+            doubt_at: When earlier tries ended whose effect nobody knows: one that is not sent says nothing about them.
+        """
         try:
             value = await held.run(lambda: self.do(operation_key(self.name)))
             ending = self.results.success(value, self.keep)
         except Refused as refused:
             await self._refuse(held, refused)
         except (Exception, asyncio.CancelledError) as error:
-            await self._failed(held, error)
+            await self._failed(held, error, doubt_at)
         await self._store(held, ending)
         return value
 
-    async def _failed(self, held: Held, error: BaseException) -> NoReturn:
+    async def _failed(self, held: Held, error: BaseException, doubt_at: datetime | None) -> NoReturn:
         """Store what an exception of `do` means for its effect, and raise what the caller is to know."""
         found = self._classified(error)
         if found.verdict == "fatal":
             await self._refuse(held, Refused(found.code, found.message), error)
-        again = found.verdict == "not_sent" or self.asked.repeat is Repeat.SAFE
+        sent = found.verdict != "not_sent"
+        again = not sent or self.asked.repeat is Repeat.SAFE
         state = OperationState.PENDING if again else OperationState.UNKNOWN
         await self._store(
             held,
             Ending(
                 state=state,
                 keep=self.keep,
-                doubt=found.verdict != "not_sent",
+                doubt=sent or doubt_at is not None,
+                doubt_at=None if sent else doubt_at,
                 code=clean_code(found.code),
                 message=clean(found.message),
             ),

@@ -14,6 +14,7 @@ from ..inbox.operations import Operations
 from ..sagas.definition import text_problem
 from ..schemas.errors import UsageError
 from ..schemas.options import Probe, R, Repeat
+from ..schemas.texts import INDEXED, too_long_to_index
 from .once import Once
 from .operation_results import Results, fingerprint_of
 
@@ -65,6 +66,8 @@ class OnceCall(Generic[R]):
         ):
             if wrong := text_problem(text, longest=longest):
                 return f"{what} {wrong}. Give it a short, stable text."
+        if too_long_to_index(self.kind, self.key, self.tenant):
+            return f"kind, key and tenant take more than {INDEXED} bytes together. Give a shorter key."
         if self.kind == HTTP:
             return f"kind {HTTP!r} belongs to IdempotencyMiddleware. Name what is done."
         if self.repeat is Repeat.ASK_FIRST and self.probe is None:

@@ -11,6 +11,7 @@ from ..inbox.signals import NewSignal, stored_id
 from ..sagas.definition import text_problem
 from ..schemas.errors import UsageError
 from ..schemas.events import Event, correlation_of
+from ..schemas.texts import INDEXED, too_long_to_index
 from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
@@ -85,6 +86,11 @@ def _signal(service: Milepost, event: Event, tenant: str, keep: timedelta, event
     for what, text in (("tenant", tenant or "-"), ("key", key), ("event_id", event_id or "-")):
         if problem := text_problem(text, longest=LONGEST):
             raise UsageError("MP456", f"signal({kind}): {what} {text[:50]!r} {problem}.")
+    if too_long_to_index(tenant, service.name, event_id or "") or too_long_to_index(tenant, kind, key):
+        raise UsageError(
+            "MP456",
+            f"signal({kind}): tenant with key or event_id is longer than {INDEXED} bytes. Give shorter ones.",
+        )
     if keep <= timedelta(0):
         raise UsageError(
             "MP456", f"signal({kind}): keep={keep} is not longer than zero, so nothing could match it."

@@ -14,6 +14,7 @@ from ..inbox.webhooks import store_webhook
 from ..sagas.definition import text_problem
 from ..schemas.errors import ConnectError, DefinitionError
 from ..schemas.events import Event
+from ..schemas.texts import INDEXED, too_long_to_index
 from ..streams.tracing import current_traceparent, span, valid_traceparent
 from .asgi import (
     RETRY_AFTER,
@@ -111,7 +112,10 @@ class Webhook:
             Unreadable: They raise, or return what cannot be stored.
         """
         request = replace(request, tenant=_called("tenant", self.tenant, request, may_be_empty=True))
-        return request, _called("event_id", self.event_id, request, may_be_empty=False)
+        event_id = _called("event_id", self.event_id, request, may_be_empty=False)
+        if too_long_to_index(request.tenant, self.provider, event_id):
+            raise Unreadable(f"what tenant() and event_id() return is longer than {INDEXED} bytes")
+        return request, event_id
 
     async def _store(self, request: WebhookRequest, event_id: str, send: Send) -> None:
         try:

@@ -104,7 +104,7 @@ class Decision:
     """An act, and what it needs.
 
     Attributes:
-        doubt_at: ASK: since when nothing new can have happened.
+        doubt_at: ASK: since when nothing new can have happened. TRY: the same of earlier tries; None without any.
         retry_after: WAIT and UNKNOWN: when asking again makes sense; None when only a person can help.
     """
 
@@ -151,7 +151,7 @@ def _running(record: Operation, repeat: Repeat, now: datetime) -> Decision:
     if ends > now:
         return Decision(Act.WAIT, retry_after=ends - now)
     if repeat is Repeat.SAFE:
-        return Decision(Act.TRY)
+        return Decision(Act.TRY, doubt_at=record.doubt_at or ends)
     if repeat is Repeat.ASK_FIRST:
         return Decision(Act.ASK, doubt_at=record.doubt_at or ends)
     return Decision(Act.LOST)
@@ -159,7 +159,7 @@ def _running(record: Operation, repeat: Repeat, now: datetime) -> Decision:
 
 def _unknown(record: Operation, repeat: Repeat, now: datetime) -> Decision:
     if repeat is Repeat.SAFE:
-        return Decision(Act.TRY)
+        return Decision(Act.TRY, doubt_at=record.doubt_at or now)
     if repeat is Repeat.NEVER:
         return Decision(Act.UNKNOWN)
     if record.wake_at is not None and record.wake_at > now:

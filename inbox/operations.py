@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,6 +29,10 @@ class _Sql(Queries, file="operations.sql"):
     mark_lost: str
 
 
+#: How long a free connection and its answer are waited for, in seconds.
+ANSWER_WITHIN = 10.0
+
+
 class Hold(NamedTuple):
     """An operation that this process has claimed."""
 
@@ -52,9 +57,14 @@ class Operations:
     ids: Ids
     lease: timedelta
 
+    async def _row(self, query: str, *arguments: object) -> asyncpg.Record | None:
+        """Ask for a row; a pool whose connections all wait for this very operation must not be waited for."""
+        async with asyncio.timeout(ANSWER_WITHIN):
+            return await self.pool.fetchrow(query, *arguments)
+
     async def begin(self, name: Name, asked: Asked, keep: timedelta) -> Hold | None:
         """Claim an operation that nobody has asked for before; None when there is a record."""
-        row = await self.pool.fetchrow(
+        row = await self._row(
             _Sql.begin,
             *name,
             self.ids.new(),
@@ -68,7 +78,7 @@ class Operations:
 
     async def read(self, name: Name) -> tuple[Operation, datetime] | None:
         """Return the record and the database's time; None when there is no record."""
-        row = await self.pool.fetchrow(_Sql.read, *name)
+        row = await self._row(_Sql.read, *name)
         if row is None:
             return None
         columns = dict(row)
@@ -85,7 +95,7 @@ class Operations:
         Args:
             doubt_at: To be asked about, not yet done again; None: to be done.
         """
-        row = await self.pool.fetchrow(
+        row = await self._row(
             _Sql.claim,
             *name,
             record.fence,
@@ -100,7 +110,7 @@ class Operations:
 
     async def claim_anew(self, name: Name, record: Operation, asked: Asked, keep: timedelta) -> Hold | None:
         """Claim a record that has expired, as if there were none; None when somebody else was first."""
-        row = await self.pool.fetchrow(
+        row = await self._row(
             _Sql.claim_anew,
             *name,
             record.fence,

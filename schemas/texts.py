@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+#: Most that the texts of one index row may take together, in bytes: PostgreSQL takes 2,704 with its own.
+INDEXED = 2_500
+
+
+def too_long_to_index(*texts: str) -> bool:
+    """Tell whether texts are too long, in bytes, to be one key of an index."""
+    return sum(len(text.encode(errors="surrogatepass")) for text in texts) > INDEXED
+
 
 def unstorable(text: str) -> bool:
     """Tell whether PostgreSQL text cannot hold this: U+0000 or a lone surrogate."""
