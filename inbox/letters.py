@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -12,7 +13,9 @@ from ..schemas.packing import pack_headers
 from ..streams.queries import Queries
 from . import asking
 from .letter import for_people, letter_id, scope_of, sent_at
-from .model import Item, Reason
+from .model import BEHIND, Item, Reason
+
+logger = logging.getLogger("milepost")
 
 Parked: TypeAlias = tuple[Item, Reason]
 #: Called with letters that are new, in their transaction.
@@ -79,11 +82,21 @@ class Letters:
         for name in {self._holds(*one) for one in old} - {None, *locked}:
             # A letter that is settled holds nothing when its record comes again; an open one does.
             await asking.go_on(connection, self.scope, parked[0][0].record.topic, name, "system")
-        if self._report is None:
-            return
         told = [(id, *one) for id, one in zip(ids, parked, strict=True) if id in new]
-        if told:
+        self._say([one[1:] for one in told])
+        if told and self._report is not None:
             await self._report(connection, self._consumer, told)
+
+    def _say(self, parked: Sequence[Parked]) -> None:
+        """Log one line for letters that are new, those that only wait left out; words of an event are never in it."""
+        found = [(item, reason) for item, reason in parked if reason.code != BEHIND.code]
+        if found:
+            (item, reason), record = found[0], found[0][0].record
+            place = f"{record.topic}/{record.partition} at {record.offset}"
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            logger.warning(
+                "%s: parking event %s (%s): %s%s", self._consumer, item.id, place, reason.code, more
+            )
 
     async def _hold(
         self, connection: asyncpg.Connection[Any], parked: Sequence[Parked], locked: Collection[bytes]
