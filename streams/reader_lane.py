@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
@@ -15,7 +16,7 @@ from weakref import WeakKeyDictionary
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness
 from .kafka_poll import Partition
-from .reader_start import MARGIN, Known, Past, StartAgain, doubtful, find_start
+from .reader_start import MARGIN, Known, Past, StartAgain, doubtful, find_start, removed
 from .words import words_of
 
 logger = logging.getLogger("milepost.reader")
@@ -26,6 +27,7 @@ Positions: TypeAlias = Callable[[Sequence[Partition]], Awaitable[Mapping[Partiti
 _BYTES = 16 * 1024 * 1024
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 30.0
+_ASK = 5.0
 
 
 def getting_on(rest: float = 0.0) -> None:
@@ -181,7 +183,7 @@ class Lane:
         if start.anew:
             await self._begin_anew(known.begin)
         await self._place_of.seek(self.partition, start.offset)
-        self._next_offset = start.offset or 0
+        self._next_offset = known.begin if start.offset is None else start.offset
         self.placed = True
         self._place_of.resume(self.partition)
 
@@ -214,9 +216,24 @@ class Lane:
                 )
                 await self._begin_anew(batch[0].offset)
             await self._handle(batch)
-            self._next_offset = batch[-1].offset + 1
+            expected, self._next_offset = self._next_offset, batch[-1].offset + 1
+            if self._next_offset - expected > len(batch):
+                await self._tell_removed(batch, expected)
         finally:
             self._busy = None
+
+    async def _tell_removed(self, batch: Sequence[Record], expected: int) -> None:
+        """Log what retention removed before it was read: then aiokafka goes on with the first record that is left.
+
+        Other gaps are what compaction, markers of transactions and aborted records leave.
+        """
+        gap = _gap(batch, expected)
+        with suppress(Exception):
+            async with asyncio.timeout(_ASK):
+                begin, _ = await self._place_of.bounds(self.partition)
+            if gap and begin > gap[0]:
+                many = min(begin, gap[1]) - gap[0]
+                logger.warning("%s/%s: %s", *self.partition, removed(many, gap[0]))
 
     async def _next(self) -> list[Record]:
         while not self._queue:
@@ -254,6 +271,15 @@ class Lane:
                 raise asyncio.CancelledError
             await asyncio.sleep(bound * self._dice.uniform())
             bound = min(_LONGEST_DELAY, bound * 2)
+
+
+def _gap(batch: Sequence[Record], expected: int) -> tuple[int, int] | None:
+    """Return the first offsets that are missing in a batch, as (first, the one behind the last)."""
+    for record in batch:
+        if record.offset > expected:
+            return expected, record.offset
+        expected = record.offset + 1
+    return None
 
 
 _lanes: WeakKeyDictionary[asyncio.Task[None], Lane] = WeakKeyDictionary()

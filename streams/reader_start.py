@@ -101,12 +101,15 @@ def find_start(known: Known) -> Start:
     offset = start_offset(known.sent_since if doubtful(committed, known.end) else committed, stored)
     assert offset is not None, "one of both is known"
     if offset < known.begin:
-        return Start(
-            known.begin,
-            remark=f"{known.begin - offset} offsets from {offset} on were removed by the topic's retention before "
-            "they were read",
-        )
+        # Below `farthest` they were read.
+        unread = known.begin - farthest
+        return Start(known.begin, remark=removed(unread, farthest) if unread > 0 else "")
     return Start(offset)
+
+
+def removed(amount: int, offset: int) -> str:
+    """Say that a topic's retention was faster than its reader."""
+    return f"{amount} offsets from {offset} on were removed by the topic's retention before they were read"
 
 
 def doubtful(committed: int | None, end: int) -> bool:

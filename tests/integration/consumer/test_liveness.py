@@ -137,6 +137,26 @@ async def test_a_stuck_reader_ends_the_process_only_while_both_servers_answer() 
     watchdog.pulse.stop()
 
 
+async def test_a_server_that_does_not_answer_is_no_loop_that_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part, stop, ended, asked_for = Part(ok=False, stuck=3.0), new_stop(), list[int](), 0
+    monkeypatch.setattr("milepost.consumers.watchdog.os._exit", ended.append)
+
+    async def servers_answer() -> None:
+        nonlocal asked_for
+        asked_for += 1
+        await asyncio.sleep(5)
+        raise ConnectError("MP501", "away")
+
+    watchdog = Watchdog([part], after=AFTER, grace=AFTER, servers_answer=servers_answer)
+    running = asyncio.create_task(run_roles([part, watchdog], stop))
+    await until(lambda: asked_for == 2, within=30)
+    stop.ask()
+    await asyncio.wait_for(running, 20)
+    assert ended == [], "a new process would do no better"
+
+
 @pytest.fixture
 async def env(kafka: str, topic_prefix: str, database_url: str) -> AsyncIterator[dict[str, str]]:
     await ensure_topics(kafka, [f"{topic_prefix}.moves"], partitions=2)

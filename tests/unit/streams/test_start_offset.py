@@ -48,4 +48,6 @@ def test_every_doubt_is_answered_from_further_back(known: Known, start: int | No
 def test_what_people_should_know_is_said() -> None:
     assert find_start(Known(5, 5, 0, 9)) == Start(5)
     assert "made anew" in find_start(Known(None, 10, 0, 9)).remark
-    assert "4 offsets from 2 on were removed" in find_start(Known(2, 4, 6, 9)).remark
+    assert "4 offsets from 2 on were removed" in find_start(Known(4, 2, 6, 9)).remark
+    assert "2 offsets from 4 on were removed" in find_start(Known(2, 4, 6, 9)).remark
+    assert find_start(Known(2, 8, 6, 9)) == Start(6), "what is gone was read"
