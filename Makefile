@@ -29,8 +29,8 @@ venv: ## The virtual environment build/venv with the locked packages
 demo: venv ## 200 orders through real processes, three kills, and the ledgers compared
 	@$(BIN)/milepost demo
 
-test: venv ## All tests, on real servers started for them
-	@$(BIN)/python -m pytest tests --durations=15
+test: venv ## All tests, on real servers started for them, two files at a time (TESTERS=1: one)
+	@$(BIN)/python -m pytest tests -n $(or $(TESTERS),2) --dist loadfile --durations=25
 
 check: venv ## Lint, format, types and the arrows between the rooms
 	$(BIN)/ruff check .

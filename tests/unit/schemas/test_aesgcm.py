@@ -142,6 +142,7 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"a:{text_of(OLD[:16])}", "32 bytes"),
         (f"ü:{text_of(OLD)}", "printable ASCII"),
     ],
+    ids=("empty", "no-name", "twice", "no-base64", "short", "name"),
 )
 def test_wrong_keys_are_named_and_not_shown(monkeypatch: pytest.MonkeyPatch, value: str, word: str) -> None:
     monkeypatch.setenv(aesgcm.VARIABLE, value)
