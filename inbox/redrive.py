@@ -19,6 +19,7 @@ from ..schemas.ids import Clock, Ids, Randomness, SystemRandomness
 from ..schemas.transaction import Publisher, Transaction
 from ..streams.database import Database
 from ..streams.lifecycle import Health, Stop
+from ..streams.tracing import span
 from ..streams.words import words_of
 from . import redrive_store
 from .calling import call
@@ -210,7 +211,8 @@ class Redriver:
                 and item.envelope is not None
             ):
                 await consumer.prepare(tx, [(item.event, item.envelope)])
-            await call(consumer.name, self._publisher, tx, item)
+            with span("redrive", attributes={"milepost.letter": str(letter.id)}):
+                await call(consumer.name, self._publisher, tx, item)
         why = "handled once more" if parked else "its event had been applied meanwhile"
         await store.resolve(connection, letter, why)
         self._done += 1
