@@ -17,7 +17,7 @@ from uuid import UUID
 from .exchange import BadExchange, Exchange, read_exchange
 from .ids import event_identity, place_identity
 from .structured import BadStructure, read_structured
-from .texts import unstorable
+from .texts import unstorable, version_of
 
 CONTENT_JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
@@ -259,13 +259,12 @@ def _envelope(
         if identified
         else place_identity(record.topic, record.partition, record.offset, record.timestamp_ms)
     )
-    version = attributes.get("eventversion", "1")
     return Envelope(
         id=identity,
         event_id=event_id,
         source=source,
         type=event_type,
-        version=int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 1,
+        version=version_of(attributes.get("eventversion", "")),
         tenant=tenant,
         time=_time(attributes.get("time")),
         topic=record.topic,

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from .codecs import CodecContext, Unreadable, decoded
 from .events import Event, Upcaster
+from .texts import version_of
 
 E = TypeVar("E", bound=Event)
 
@@ -50,11 +51,10 @@ def read_stored(kind: type[E], data: bytes, headers: Mapping[str, str]) -> E:
     Raises:
         Unreadable: As `read_body`.
     """
-    version = headers.get("ce_eventversion", "1")
     about = CodecContext(
         type=headers.get("ce_type", ""),
         event_id=headers.get("ce_id", ""),
-        version=int(version) if version.isascii() and version.isdigit() else 1,
+        version=version_of(headers.get("ce_eventversion", "")),
         tenant=headers.get("ce_tenant", ""),
     )
     return read_body(kind, data, about, headers)

@@ -17,3 +17,12 @@ def unstorable(text: str) -> bool:
         return True
     # Nearly all names are ASCII, and Python knows that without looking at each character.
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def version_of(text: str) -> int:
+    """Return the version that a header names: 1 for none, 0 for what is no number, which no upcaster takes."""
+    if not text:
+        return 1
+    if not (text.isascii() and text.isdigit()):
+        return 0
+    return int(text) if len(text) < 9 else 999_999_999

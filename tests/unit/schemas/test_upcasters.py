@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from milepost import AesGcm, Consumer, DefinitionError, Event, Saga, Then, Unreadable
 from milepost.schemas.codecs import CodecContext
+from milepost.schemas.envelope import Record, read_event
 from milepost.schemas.events import check_upcasters
 from milepost.schemas.reading import at_version, read_body, read_stored
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -185,6 +186,29 @@ def test_upcasters_are_not_inherited() -> None:
         pass
 
     assert Other.milepost_upcasters == {} and len(Placed.milepost_upcasters) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        ("1" + "0" * 9, "EVENT_TOO_NEW"),
+        ("9" * 5000, "EVENT_TOO_NEW"),
+        ("3.0", "NO_UPCASTER"),
+        ("-3", "NO_UPCASTER"),
+    ],
+)
+def test_a_version_that_is_no_small_number_is_not_taken_for_the_first(version: str, code: str) -> None:
+    """An upcaster of version 1 would make cents of cents."""
+    body = b'{"order_id":"o","amount":990,"cents":990,"currency":"EUR"}'
+    headers = [("ce_type", b"shop.placed"), ("ce_id", b"1"), ("ce_eventversion", version.encode())]
+    envelope, data = read_event(Record("orders", 0, 0, None, body, headers, 0))
+    with pytest.raises(Unreadable) as raised:
+        read_body(Placed, data, about(envelope.version), {})
+    assert raised.value.code == code
+    with pytest.raises(Unreadable):
+        read_stored(Placed, body, {"ce_eventversion": version})
+    headers[2] = ("ce_eventversion", b"")
+    assert read_event(Record("orders", 0, 0, None, body, headers, 0))[0].version == 1
 
 
 def test_an_outbox_row_reads_back() -> None:
