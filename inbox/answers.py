@@ -7,7 +7,6 @@ the late do. Without a name every command is an operation of its own, which the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -26,11 +25,12 @@ from ..schemas.commands import (
 )
 from ..schemas.envelope import Envelope
 from ..schemas.errors import Refused, UsageError
-from ..schemas.events import Event, key_of
+from ..schemas.events import Event, is_topic, key_of
 from ..schemas.exchange import LONGEST, Exchange
 from ..schemas.transaction import Transaction
 from ..streams.database import require_same_transaction
 from .barrier import Barrier, Known, Outcome
+from .fingerprint import said
 from .letter import for_people
 
 E = TypeVar("E", bound=Event)
@@ -40,8 +40,6 @@ Answerer: TypeAlias = Callable[[C, Transaction], Awaitable[E]]
 #: Code of the refusal of a do whose undo was here first.
 UNDONE_BEFORE = "UNDONE_BEFORE"
 NOTHING_TO_UNDO = "NOTHING_TO_UNDO"
-
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +196,11 @@ class _Case:
 
     def _topic(self) -> str:
         found = self.asked.reply_to or self.by.reply.milepost_spec.topic
-        if not _TOPIC.fullmatch(found):
+        # Kafka's own topics are what no requester may have a participant write to.
+        if not is_topic(found) or found.startswith("__"):
             raise UsageError(
                 "MP475",
-                f"consumer {self.by.consumer}: the command wants its reply on {found!r}, which is no topic. "
+                f"consumer {self.by.consumer}: the command wants its reply on {found!r}, which is no topic for it. "
                 "The requester must correct its header milepost-reply-to.",
             )
         return found
@@ -228,5 +227,5 @@ class _Case:
         The first is stored. Those of an encrypted command are keyed, and the others are of keys that were first before.
         """
         spec = self.command.milepost_spec
-        said = self.command.model_dump_json(exclude_unset=True)
-        return spec.codec.digests(f"{self.by.command.milepost_spec.type}\n{said}".encode())
+        kind = self.by.command.milepost_spec.type.encode()
+        return spec.codec.digests(kind + b"\n" + said(self.command))

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import BaseModel
+
 
 def fingerprint(type: str, data: bytes) -> bytes:
     """Return sha256 of an event's type and its data as canonical JSON; the order of keys makes no difference.
@@ -19,6 +21,25 @@ def fingerprint(type: str, data: bytes) -> bytes:
     except (ValueError, RecursionError):
         canonical = data
     return hashlib.sha256(type.encode(errors="surrogatepass") + b"\n" + canonical).digest()
+
+
+def said(model: BaseModel) -> bytes:
+    """Return the fields of a model that were set, as JSON that is the same in every process: sets have one order."""
+    plain = model.model_dump(mode="json", exclude_unset=True)
+    ordered = _ordered(plain, model.model_dump(exclude_unset=True))
+    return json.dumps(ordered, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _ordered(plain: Any, value: Any) -> Any:
+    """Sort the lists that are sets; both are one model's, so that what belongs together is at the same place."""
+    if isinstance(value, set | frozenset) and isinstance(plain, list):
+        return sorted(plain, key=lambda part: json.dumps(part, sort_keys=True))
+    if isinstance(value, dict) and isinstance(plain, dict) and len(value) == len(plain):
+        pairs = zip(plain.items(), value.values(), strict=True)
+        return {name: _ordered(part, inner) for (name, part), inner in pairs}
+    if isinstance(value, list | tuple) and isinstance(plain, list) and len(value) == len(plain):
+        return [_ordered(part, inner) for part, inner in zip(plain, value, strict=True)]
+    return plain
 
 
 def _written(number: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,8 +12,12 @@ from enum import Enum, StrEnum
 from typing import Any
 from uuid import UUID
 
-#: Headers that hold credentials; they are used to verify, and never stored.
-CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+#: What is in the names of headers that hold credentials, such as x-gitlab-token; they are used to verify, and never
+#: stored. A signature is no credential: it fits one request.
+CREDENTIALS = re.compile(
+    r"(^|[-_])(authori[sz]ation|auth|bearer|jwt|token|secret|passw(or)?d|credentials?|cookie|session|api[-_]?key|"
+    r"access[-_]?key)([-_]|$)"
+)
 
 
 class WebhookState(StrEnum):
@@ -91,6 +96,8 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 def kept_headers(headers: Mapping[str, str]) -> str:
     """Return the headers that are stored, as JSON: none with credentials, nothing that jsonb cannot hold."""
     kept = {
-        name: value.replace("\x00", "\ufffd") for name, value in headers.items() if name not in CREDENTIALS
+        name: value.replace("\x00", "\ufffd")
+        for name, value in headers.items()
+        if not CREDENTIALS.search(name)
     }
     return json.dumps(kept, ensure_ascii=False)

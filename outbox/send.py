@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from uuid import UUID
 
 from ..schemas.commands import Command, reply_of, request_headers
 from ..schemas.errors import UsageError
+from ..schemas.events import is_topic
 from ..schemas.exchange import LONGEST, REPLY_TO, RUN, STEP
 from ..schemas.ids import SystemClock, SystemIds
 from ..schemas.transaction import AnyTx, Transaction
@@ -21,7 +21,6 @@ from .statements import carry_out, insertion
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 async def send(
@@ -92,7 +91,7 @@ def _check(command: Command[Any], headers: Mapping[str, str], undo: bool, attemp
         wrong = f"run= and step= take {LONGEST} characters each. Pass an id instead"
     elif not 1 <= attempt < 10**8:
         wrong = f"attempt={attempt} is not a number from 1 to 99999999. Count the attempts from 1"
-    elif not _TOPIC.fullmatch(topic):
+    elif not is_topic(topic):
         wrong = f"reply_to={topic!r} is no Kafka topic name. Use letters, digits, '.', '_' and '-'"
     else:
         return

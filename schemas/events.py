@@ -18,7 +18,8 @@ U = TypeVar("U", bound=Upcaster)
 
 _TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
 _OF_A_CODEC = ("name", "secret", "reads_plain", "check", "encode", "decode", "digests")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+#: Kafka takes "." and ".." for no topics.
+_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
