@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.support.hooks import hooks
 
-
 #: Headers in which providers and gateways send credentials.
 SECRET = (
     "x_gitlab_token",
