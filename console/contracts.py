@@ -44,7 +44,10 @@ def export(given: Globals, *, out: Path, also: Sequence[str], overwrite: bool) -
             outcome, refused = "refused", refused + 1
         _say_export(given, out, judged, outcome)
     if not owned:
-        given.out.say(f"service {service.name} publishes nothing and answers no command")
+        given.out.say(
+            f"service {service.name} owns no contract: it answers no command, and publishes no event but those that it "
+            "handles too. Name these with --also TYPE."
+        )
     if refused:
         raise typer.Exit(FINDINGS)
 

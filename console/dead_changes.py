@@ -98,7 +98,7 @@ def summary(words: Sequence[str]) -> str:
         "NOOP": "with nothing to do",
     }
     parts = [f"{words.count(word)} {text}" for word, text in said.items() if word in words]
-    return ", ".join(parts) or "nothing to do"
+    return ", ".join(parts) or "no letter that waits fits; `milepost dead list` shows those there are"
 
 
 async def _named(connection: asyncpg.Connection[Any], ids: Sequence[int]) -> list[Row]:

@@ -199,11 +199,17 @@ class Settings(BaseSettings):
 def what_is_wrong(error: ValidationError) -> str:
     """Return which variables are wrong and why, never what they hold."""
     return "; ".join(
-        f"MILEPOST_{'_'.join(str(part) for part in item['loc']).upper()}: {item['msg'].lower()}"
+        f"MILEPOST_{'_'.join(str(part) for part in item['loc']).upper()}: {_in_words(item['msg'])}"
         if item["loc"]
         else item["msg"].removeprefix("Value error, ")
         for item in error.errors(include_input=False)
     )
+
+
+def _in_words(message: str) -> str:
+    """Write pydantic's message so that it goes on after a colon; what it quotes stays as it has to be written."""
+    said = message.removeprefix("Value error, ")
+    return said[:1].lower() + said[1:]
 
 
 def max_event_bytes() -> int:

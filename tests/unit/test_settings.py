@@ -97,6 +97,16 @@ def test_a_wrong_url_is_refused_without_its_password(url: str, monkeypatch: pyte
     assert "hush-1" not in named.value.text
 
 
+def test_what_may_be_set_is_told_as_it_has_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILEPOST_DATABASE_URL", "postgresql://h/db")
+    monkeypatch.setenv("MILEPOST_KAFKA_SECURITY", "tls")
+    monkeypatch.setenv("MILEPOST_LEASE", "soon")
+    with pytest.raises(StartError) as refused:
+        Settings.from_env()
+    assert "MILEPOST_KAFKA_SECURITY: input should be 'PLAINTEXT', 'SSL'" in refused.value.text
+    assert "MILEPOST_LEASE: 'soon' is no duration" in refused.value.text and "PT30S" in refused.value.text
+
+
 @pytest.mark.parametrize("url", ["postgresql://u:hush-1#x@h/db", "postgresql://u:hush-1/x@h/db", "hush-1"])
 def test_the_command_line_refuses_it_without_its_password(
     url: str, capsys: pytest.CaptureFixture[str]

@@ -171,6 +171,12 @@ def test_a_consumer_that_asks_for_more_fails_its_build(shell: Shell) -> None:
     assert "  OTHER_TOPIC topic 'order', released is 'orders'" in lines
 
 
+def test_a_service_that_owns_nothing_is_told_why(shell: Shell) -> None:
+    status, lines, _ = shell("billing_app", "export", "--out", "contracts")
+    assert status == 0 and "owns no contract" in lines[0] and lines[0].endswith("--also TYPE.")
+    assert not (shell.folder / "contracts").exists()
+
+
 def test_wrong_words_are_told(shell: Shell) -> None:
     status, _, errors = shell("shop_app", "check", "--against", "nowhere")
     assert status == 2 and "MP484" in errors

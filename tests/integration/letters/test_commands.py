@@ -208,6 +208,11 @@ def test_many_at_once_are_counted_shown_and_answered_one_by_one(
     )
 
 
+def test_a_choice_that_fits_no_letter_says_so(milepost: Call) -> None:
+    status, out, _ = milepost("dead", "redrive", "--consumer", "biling", "--reason", "x")
+    assert (status, out) == (0, "no letter that waits fits; `milepost dead list` shows those there are\n")
+
+
 def test_doctor_says_when_letters_grow_old_and_when_nobody_carries_out_a_redrive(
     database_url: str, monkeypatch: Any, capsys: Any
 ) -> None:
