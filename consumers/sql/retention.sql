@@ -2,13 +2,16 @@
 -- or along an index, in a transaction of its own, so that it holds few locks, and those briefly.
 
 -- Whoever gets a row walks; the others find that it was done a moment ago. The bound is committed before any row goes.
+-- Up to `announced` it was at the walk before this one: by now every process has seen it, whatever its own settings say.
 -- name: begin_walk
+WITH before AS (SELECT purged_below FROM milepost.retention WHERE kind = $1)
 INSERT INTO milepost.retention AS r (kind, purged_below, at)
 VALUES ($1, milepost.clock() - $2::interval, milepost.clock())
 ON CONFLICT (kind) DO UPDATE
     SET purged_below = greatest(r.purged_below, EXCLUDED.purged_below), at = EXCLUDED.at
     WHERE r.at <= EXCLUDED.at - $3::interval OR r.at > EXCLUDED.at
-RETURNING milepost.clock() - $2::interval AS bound;
+RETURNING milepost.clock() - $2::interval AS bound,
+    least(milepost.clock() - $2::interval, (SELECT purged_below FROM before)) AS announced;
 
 -- name: lock_timeout
 SELECT pg_catalog.set_config('lock_timeout', '1s', false);

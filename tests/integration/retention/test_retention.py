@@ -378,3 +378,28 @@ async def test_on_a_topic_that_keeps_all_what_was_read_counts_as_applied(databas
         await intake().handle([record(n, at_ms=old) for n in range(5)])
         assert await effects.orders() == ["o-0", "o-1", "o-2", "o-3", "o-4"]
         assert await effects.value("SELECT count(*) FROM milepost.dead_letter") == 0
+
+
+async def test_a_shorter_memory_of_another_process_purges_only_what_everybody_knows_to_be_old(
+    database_url: str,
+) -> None:
+    """Two services, or two versions of one, share a database; who remembers longer looks once a minute."""
+    now_ms = SystemClock().now().timestamp() * 1000
+    event = record(0, at_ms=int(now_ms - days(2).total_seconds() * 1000))
+    async with opened(database_url, keep_inbox=days(30)) as database:
+        effects = Effects(database.pool)
+        long = intake_of(consumer_of("books", "t", effects.apply), database)
+        await retention(database_url, keep_inbox=days(30)).tidy(stop())
+        await long.handle([event])
+        await database.pool.execute("UPDATE milepost.inbox SET at = at - interval '2 days'")
+        short = retention(database_url, keep_inbox=days(1))
+        await short.tidy(stop())
+        await long.handle([event])
+        assert await effects.orders() == ["o-0"], "an effect twice"
+        # An hour later, by which everybody has looked.
+        long._memory._looked = None
+        await short.tidy(stop())
+        assert await effects.value("SELECT count(*) FROM milepost.inbox") == 0
+        await long.handle([event])
+        assert await effects.orders() == ["o-0"]
+        assert await effects.value("SELECT code FROM milepost.dead_letter") == "TOO_OLD"
