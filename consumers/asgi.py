@@ -36,7 +36,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
         Gone: The client went away.
     """
     for name, value in scope["headers"]:
-        if name.lower() == b"content-length" and value.isdigit() and int(value) > most:
+        if name.lower() == b"content-length" and value.isdigit() and (len(value) > 18 or int(value) > most):
             raise TooLarge
     parts: list[bytes] = []
     size = 0
@@ -54,8 +54,9 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
 
 
 async def answer(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-    """Send a whole response."""
-    given = [(b"content-length", str(len(body)).encode()), *headers]
+    """Send a whole response; one that has no content has no length either (RFC 9110, 8.6)."""
+    length = [] if status in {204, 304} else [(b"content-length", str(len(body)).encode())]
+    given = [*length, *headers]
     await send({"type": "http.response.start", "status": status, "headers": given})
     await send({"type": "http.response.body", "body": body})
 

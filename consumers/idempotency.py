@@ -186,6 +186,9 @@ class IdempotencyMiddleware:
             wait = min(decision.retry_after or LONGEST_WAIT, LONGEST_WAIT)
             detail = "A request with this Idempotency-Key is being handled."
             await self._problem(send, 409, "MP461", detail, record, after=seconds(wait))
+        elif decision.act is Act.REFUSE:
+            detail = "The request with this Idempotency-Key failed for good; whoever looked into it said so."
+            await self._problem(send, 409, "MP478", detail, record)
         else:
             detail = (
                 "An earlier request with this Idempotency-Key did not end in order, and nobody knows whether it took "
@@ -196,7 +199,7 @@ class IdempotencyMiddleware:
     async def _again(self, send: Send, record: Operation) -> None:
         """Give the stored answer."""
         if record.response_code is None or record.response_body is None:
-            detail = "The request with this Idempotency-Key was done; its answer was too large to be kept."
+            detail = "The request with this Idempotency-Key was done; its answer was not kept."
             await self._problem(send, 409, "MP466", detail, record)
             return
         headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in record.response_headers.items()]
@@ -233,7 +236,7 @@ class IdempotencyMiddleware:
         """Let the app answer, store the answer, then send it."""
         recording = Recording(request.send, most=self._max_body)
         try:
-            await held.run(lambda: self._app(request.scope, request.replayed, recording.send))
+            await held.run(lambda: self._app(request.recordable, request.replayed, recording.send))
         except LeaseGone:
             await self._unknown(held, WORKER_LOST, "its lease ran out")
             await self._lost(request.send, held, recording)

@@ -63,6 +63,10 @@ class Recording:
         return Recorded(int(self._start["status"]), list(self._start.get("headers", [])), body)
 
 
+#: Ways to answer that leave no body to be kept.
+_PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
+
+
 @dataclass
 class Request:
     """A request whose body has been read, and may be read once more."""
@@ -72,6 +76,15 @@ class Request:
     send: Send
     body: bytes
     read: bool = False
+
+    @property
+    def recordable(self) -> Scope:
+        """The scope without those of the server's extensions that would send an answer past whoever records it."""
+        given = self.scope.get("extensions") or {}
+        return {
+            **self.scope,
+            "extensions": {name: item for name, item in given.items() if name not in _PAST_US},
+        }
 
     async def replayed(self) -> Message:
         """Give the body, then what else comes: that the client has gone."""
