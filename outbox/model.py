@@ -15,7 +15,7 @@ from ..schemas.envelope import TOMBSTONE, event_headers
 from ..schemas.events import Event, Publishable, Tombstone, is_topic, key_of, spec_of
 from ..schemas.ids import Clock, Ids
 from ..schemas.settings import MAX_EVENT_BYTES
-from .refusals import body_of, check_headers, check_texts, check_values, no_topic, too_large
+from .refusals import body_of, check_around, check_headers, check_texts, check_values, no_topic, too_large
 
 Columns: TypeAlias = tuple[
     list[UUID],
@@ -113,6 +113,7 @@ def event_row(
     own = dict(headers or {})
     check_headers(spec.type, own)
     check_texts(spec.type, {"key": record_key, "tenant": tenant, "topic": topic})
+    check_around(spec.type, record_key, own, max_bytes)
     event_id = ids.new()
     if isinstance(event, Tombstone):
         coded = Coded(b"", "", {TOMBSTONE: "true"})

@@ -138,6 +138,20 @@ def check_headers(where: str, headers: Mapping[Any, Any]) -> None:
         _check_text(where, f"header {name!r}", value)
 
 
+def check_around(where: str, key: str | None, headers: Mapping[str, str], limit: int) -> None:
+    """Refuse a key and headers that are larger than a body may be; the relay could not even put them aside.
+
+    Args:
+        limit: In bytes. Characters are counted, which are no more than bytes.
+
+    Raises:
+        UsageError: MP312.
+    """
+    size = len(key or "") + sum(len(name) + len(value) for name, value in headers.items())
+    if size > limit:
+        raise too_large(f"{where}, its key and headers together,", size, limit)
+
+
 def check_texts(where: str, texts: Mapping[str, str | None]) -> None:
     """Refuse NUL and lone surrogates in texts that go into columns.
 

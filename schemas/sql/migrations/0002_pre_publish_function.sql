@@ -114,6 +114,11 @@ CREATE FUNCTION milepost.publish(
                 'the data instead, or raise the limit.', type, topic, octet_length(bytes), least(max_bytes, known.max_bytes)
                 USING ERRCODE = 'MP312';
         END IF;
+        IF octet_length(headers::text) + coalesce(octet_length(key), 0) > max_bytes THEN
+            RAISE EXCEPTION 'MP312 milepost.publish(): %, its key and headers together, is % bytes, the limit is %. Publish a '
+                'reference to the data instead, or raise the limit.', type,
+                octet_length(headers::text) + coalesce(octet_length(key), 0), max_bytes USING ERRCODE = 'MP312';
+        END IF;
         IF to_regclass('milepost.' || (milepost.partition_of('outbox', clock_timestamp())).name) IS NULL THEN
             RAISE EXCEPTION 'MP410 milepost.publish(): the outbox has no partition for today. Run `milepost migrate`.'
                 USING ERRCODE = 'MP410';

@@ -139,6 +139,7 @@ REFUSED = [
         " content_type => ' Application/CloudEvents+json; charset=utf-8'",
         "MP316",
     ),
+    ("'orders', 'shop.order', '{}', headers => '{\"a\": \"12345\"}', key => 'k', max_bytes => 14", "MP312"),
     ("'orders', 'shop.order', body => 'no json'", "22P02"),
     ("'orders', 'shop.order', body => '\\x00'", "22021"),
     ("'orders', 'shop.order', '{\"a\": \"\\u0000\"}'", "22P05"),

@@ -54,6 +54,8 @@ REFUSED: list[tuple[str, str, Event, dict[str, Any]]] = [
     ("MP311", "header 'x'", Sent(), {"headers": {"x": "\0"}}),
     ("MP311", "its body", Hidden(), {}),
     ("MP312", "1000", Sent(id="x" * 1000), {"max_bytes": 1000}),
+    ("MP312", "key and headers", Sent(), {"max_bytes": 1000, "headers": {"x": "y" * 1000}}),
+    ("MP312", "key and headers", Sent(), {"max_bytes": 1000, "key": "k" * 1001}),
     ("MP313", "or ders", Sent(), {"topic": "or ders"}),
     ("MP313", "xxx", Sent(), {"topic": "x" * 250}),
     ("MP315", "header 'x' is bytes", Sent(), {"headers": {"x": b"1"}}),
