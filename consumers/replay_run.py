@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -22,10 +23,13 @@ from ..inbox.replay_store import Progress
 from ..schemas.envelope import Record
 from ..streams.slice import Slice
 from ..streams.tracing import span
+from .engine import DATABASE_ERRORS
 from .replay_plan import Offsets
 
 #: Records judged with one look at the inbox.
 _BATCH = 2_000
+#: Seconds between tries of a batch that meets trouble underneath.
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 1.0, 1.0)
 #: Findings that a report names one by one; its file has all events.
 MOST_FINDINGS = 100
 _GOOD = frozenset({ReplayOutcome.APPLIED, ReplayOutcome.REPLAYED, ReplayOutcome.SKIPPED})
@@ -160,10 +164,21 @@ class Run:
                 if outcome is ReplayOutcome.MISSING
             ]
             with span("replay", attributes={"milepost.replay": str(self._progress.id)}):
-                await self._intake.handle(missing)
+                await self._applied(self._intake, missing)
             outcomes = await self._judged(items)
         for item, outcome in zip(items, outcomes, strict=True):
             self._note(item, outcome)
+
+    async def _applied(self, intake: Intake, missing: Sequence[Record]) -> None:
+        """Apply what is missing; what passes (a deadlock with the live consumer, say) is tried again, as readers do."""
+        for pause in (*_PAUSES, None):
+            try:
+                await intake.handle(missing)
+                return
+            except DATABASE_ERRORS:
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
 
     async def _judged(self, items: Sequence[Item]) -> list[ReplayOutcome]:
         progress = self._progress

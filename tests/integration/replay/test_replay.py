@@ -244,3 +244,20 @@ async def test_an_event_that_fails_again_is_parked_like_any_other(live: Shop) ->
     assert await live.effects.value("SELECT code FROM milepost.dead_letter") == "HANDLER_FAILED"
     copies = "SELECT count(*) FROM milepost.outbox WHERE topic = 'shop.dead'"
     assert await live.effects.value(copies) == 1, "other tools are told of it too"
+
+
+async def test_a_deadlock_with_others_is_tried_again(live: Shop) -> None:
+    await live.lose("o-3", "o-6")
+    healthy, met = live.handle, list[str]()
+
+    async def deadlocked(event: Any, tx: Any) -> None:
+        await healthy(event, tx)
+        if len(met) < 2:
+            met.append(event.order)
+            await tx.connection.execute("DO $$ BEGIN RAISE 'deadlock' USING ERRCODE = '40P01'; END $$")
+
+    kind, _ = live.consumer._handlers["test.paid"]
+    live.consumer._handlers["test.paid"] = (kind, deadlocked)
+    report = await live.service.replay(live.topic, topic=live.topic, since=ALL, apply=True)
+    assert {o.value: n for o, n in report.counts.items()} == {"applied": 28, "replayed": 2}
+    assert len(met) == 2 and await live.twice() == {}
