@@ -29,7 +29,7 @@ class WithExtensions:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        offered = {"http.response.pathsend": {}, "http.response.zerocopysend": {}}
+        offered: dict[str, Any] = {"http.response.pathsend": {}, "http.response.zerocopysend": {}}
 
         async def sending(message: Any) -> None:
             assert message["type"] in {"http.response.start", "http.response.body"}, "sent past the record"
