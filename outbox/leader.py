@@ -138,7 +138,8 @@ class Leader:
         while not self._stop.asked:
             await self._parking.load(self._routing)
             await self._draining.work(producer)
-            reader = Reader(self._reading, self._position, timeout=self._limits.statement)
+            own = self._settings.pooler == "none"
+            reader = Reader(self._reading, self._position, timeout=self._limits.statement, own_session=own)
             feeder = Feeder(
                 reader,
                 producer,

@@ -21,6 +21,7 @@ class Sql(Queries):
     write_position: str
     trim_positions: str
     force_plan: str
+    force_session: str
     begin_read: str
     end_read: str
     read_new: str

@@ -90,6 +90,15 @@ SET LOCAL work_mem = '32MB';
 SET LOCAL max_parallel_workers_per_gather = 0;
 SET LOCAL jit = off;
 
+-- The same for all statements of a connection, where it is known to be the same connection each time.
+-- name: force_session
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET plan_cache_mode = force_generic_plan;
+SET work_mem = '32MB';
+SET max_parallel_workers_per_gather = 0;
+SET jit = off;
+
 -- name: begin_read
 BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
 SET LOCAL enable_seqscan = off;
