@@ -52,7 +52,7 @@ async def check(given: Globals, *, strict: bool) -> None:
     _print_schema(out, schema)
     _print_probes(out, service)
     memory = await _memory(out, service)
-    found += sum(judged.severity == "error" for judged in memory)
+    found += sum(judged.severity == "error" for judged in (*memory, *_keys(out, service)))
     if found:
         raise typer.Exit(FINDINGS)
     if strict and unseen is not None:
@@ -61,6 +61,21 @@ async def check(given: Globals, *, strict: bool) -> None:
         raise typer.Exit(NO_CONNECTION)
     if schema.severity == "error":
         raise typer.Exit(REFUSED)
+
+
+def _keys(out: Output, service: Milepost) -> Sequence[Check]:
+    """Look at the keys of codecs that this service's consumers read by."""
+    classes = {event for consumer in service.consumers.values() for event in consumer.events}
+    codecs = {id(event.milepost_spec.codec): event.milepost_spec.codec for event in classes}
+    wrong: dict[str, Check] = {}
+    for codec in codecs.values():
+        try:
+            codec.check()
+        except UsageError as error:
+            wrong[error.text] = Check("encryption", "error", error.text, error.code)
+    for text in sorted(wrong):
+        _print_schema(out, wrong[text])
+    return list(wrong.values())
 
 
 async def _memory(out: Output, service: Milepost) -> Sequence[Check]:

@@ -59,8 +59,8 @@ _WORDS = (
     ),
     *_READING,
 )
-#: States of a letter.
-_STATES = {"RETRY_PENDING"}
+#: States of a letter, and names of Kafka's errors.
+_STATES = {"RETRY_PENDING", "INVALID_RECORD"}
 _WORD = re.compile(r'"([A-Z]+(?:_[A-Z]+)+|TIMEOUT|DEADLOCK|UNNAMED|UNPROVEN|REFUSED)"')
 
 
