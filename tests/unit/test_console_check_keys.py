@@ -28,7 +28,11 @@ async def book(event: Paid, tx: Transaction) -> None: ...
 KEY = "a:" + "A" * 43 + "="
 
 
-def test_missing_and_wrong_keys_are_findings(milepost: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_wrong_keys_are_findings(
+    milepost: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MILEPOST_DATABASE_URL", raising=False)
     Path("app_sealed.py").write_text(APP)
     for keys, status in (("", 1), ("a:short", 1), (KEY, 0)):
         monkeypatch.setenv("MILEPOST_ENCRYPTION_KEYS", keys)
