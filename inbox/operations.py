@@ -13,6 +13,7 @@ from ..schemas.ids import Ids
 from ..schemas.options import Repeat
 from ..streams.queries import Queries
 from .operation_model import Asked, Ending, Name, Operation, OperationState
+from .withdrawal import may_be_committed, withdraw_later
 
 if TYPE_CHECKING:
     import asyncpg
@@ -31,6 +32,9 @@ class _Sql(Queries, file="operations.sql"):
 
 #: How long a free connection and its answer are waited for, in seconds.
 ANSWER_WITHIN = 10.0
+#: Fences of one record rise by 1 to 2**32 a claim, so that two who try the same claim have different ones;
+#: bigint leaves room for two thousand million claims.
+_FENCES = 0xFFFF_FFFF
 
 
 class Hold(NamedTuple):
@@ -62,19 +66,47 @@ class Operations:
         async with asyncio.timeout(ANSWER_WITHIN):
             return await self.pool.fetchrow(query, *arguments)
 
+    async def _claimed(
+        self,
+        query: str,
+        *arguments: object,
+        hold: Hold,
+        before: Operation | None = None,
+        tried: bool = True,
+    ) -> Hold | None:
+        """Claim under an identity that was chosen beforehand; a claim whose answer is lost is taken back.
+
+        Args:
+            before: The record that is claimed; None when it counts as new.
+            tried: Whether the claim counts as an attempt.
+        """
+        sent, row = False, None
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN), self.pool.acquire() as connection:
+                sent = True
+                row = await connection.fetchrow(query, *arguments)
+                sent = row is not None
+        except BaseException as error:
+            if sent and (row is not None or may_be_committed(error)):
+                withdraw_later(self.pool, hold.name, (hold.id, hold.fence), before=before, tried=tried)
+            raise
+        return None if row is None else hold
+
     async def begin(self, name: Name, asked: Asked, keep: timedelta) -> Hold | None:
         """Claim an operation that nobody has asked for before; None when there is a record."""
-        row = await self._row(
+        hold = Hold(name, self.ids.new(), 1)
+        return await self._claimed(
             _Sql.begin,
             *name,
-            self.ids.new(),
+            hold.id,
             self.service,
             asked.fingerprint,
             asked.repeat.value,
             self.lease,
             keep,
+            hold.fence,
+            hold=hold,
         )
-        return None if row is None else Hold(name, row["id"], row["fence"])
 
     async def read(self, name: Name) -> tuple[Operation, datetime] | None:
         """Return the record and the database's time; None when there is no record."""
@@ -95,7 +127,8 @@ class Operations:
         Args:
             doubt_at: To be asked about, not yet done again; None: to be done.
         """
-        row = await self._row(
+        hold = Hold(name, record.id, record.fence + 1 + (self.ids.new().int & _FENCES))
+        return await self._claimed(
             _Sql.claim,
             *name,
             record.fence,
@@ -105,12 +138,16 @@ class Operations:
             self.lease,
             keep,
             doubt_at,
+            hold.fence,
+            hold=hold,
+            before=record,
+            tried=doubt_at is None,
         )
-        return None if row is None else Hold(name, row["id"], row["fence"])
 
     async def claim_anew(self, name: Name, record: Operation, asked: Asked, keep: timedelta) -> Hold | None:
         """Claim a record that has expired, as if there were none; None when somebody else was first."""
-        row = await self._row(
+        hold = Hold(name, self.ids.new(), record.fence + 1)
+        return await self._claimed(
             _Sql.claim_anew,
             *name,
             record.fence,
@@ -120,9 +157,9 @@ class Operations:
             self.lease,
             keep,
             asked.fingerprint,
-            self.ids.new(),
+            hold.id,
+            hold=hold,
         )
-        return None if row is None else Hold(name, row["id"], row["fence"])
 
     async def renew(self, hold: Hold) -> bool:
         """Extend the lease; False when it had already ended, or somebody else has it."""

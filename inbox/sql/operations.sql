@@ -1,6 +1,7 @@
 -- name: begin
-INSERT INTO milepost.operation (tenant, kind, key, id, service, fingerprint, repeat, state, wake_at, expires_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, 'RUNNING', clock.now + $8::interval,
+INSERT INTO milepost.operation (tenant, kind, key, id, service, fingerprint, repeat, state, fence, wake_at,
+                                expires_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, 'RUNNING', $10::bigint, clock.now + $8::interval,
        CASE WHEN $7 = 'safe' THEN clock.now + $8::interval + $9::interval END
 FROM (SELECT milepost.clock() AS now) AS clock
 ON CONFLICT (tenant, kind, key) DO NOTHING
@@ -16,7 +17,7 @@ WHERE tenant = $1 AND kind = $2 AND key = $3;
 -- The record as it was read, by its fence and state, or nothing: of two who read it one claims it. A lease may have been
 -- renewed since it was read.
 UPDATE milepost.operation AS o
-SET state = 'RUNNING', fence = o.fence + 1, repeat = $6, service = $7, updated_at = clock.now,
+SET state = 'RUNNING', fence = $11, repeat = $6, service = $7, updated_at = clock.now,
     wake_at = clock.now + $8::interval,
     expires_at = CASE WHEN $6 = 'safe' THEN clock.now + $8::interval + $9::interval END,
     doubt_at = $10, attempts = o.attempts + CASE WHEN $10::timestamptz IS NULL THEN 1 ELSE 0 END

@@ -17,17 +17,24 @@ class Proxy:
     """Passes bytes on; after `lose(marker)` the first request that carries the marker is answered by silence.
 
     The request reaches the server and is carried out; then the connection breaks before the answer is seen.
+    After `delay(marker)` the answers of that connection are kept back until `pass_on` is set.
     """
 
     host: str
     port: int
     marker: bytes = b""
     lost: int = 0
+    pass_on: asyncio.Event | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def lose(self, marker: bytes) -> None:
         """Lose the answer to the next request whose bytes hold the marker."""
         self.marker = marker
+
+    def delay(self, marker: bytes) -> asyncio.Event:
+        """Keep back the answer to the next request whose bytes hold the marker, until the event is set."""
+        self.marker, self.pass_on = marker, asyncio.Event()
+        return self.pass_on
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle one client."""
@@ -44,7 +51,7 @@ class Proxy:
                     silent.set()
                 downstream.write(data)
                 await downstream.drain()
-                if silent.is_set():
+                if silent.is_set() and self.pass_on is None:
                     await answers
                     return
         except (ConnectionError, asyncio.CancelledError):
@@ -64,7 +71,9 @@ class Proxy:
             if silent.is_set():
                 # The server answers only after it has committed.
                 self.lost += 1
-                return
+                if self.pass_on is None:
+                    return
+                await self.pass_on.wait()
             writer.write(data)
             await writer.drain()
         writer.close()
