@@ -11,11 +11,12 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+from ..inbox.http_model import OUTCOME
 from ..sagas.facts import Verdict
 from ..schemas.errors import Refused
 from ..schemas.ids import SystemClock
 from .arrived import connecting, may_have_arrived
-from .verdicts import BY_CLASS, BY_STATE, TRANSIENT_STATUSES, Meaning
+from .verdicts import BY_CLASS, BY_STATE, DOUBTFUL_OUTCOMES, TRANSIENT_STATUSES, Meaning
 
 #: errno of a connection that was not made.
 _NOT_CONNECTED = frozenset(
@@ -118,7 +119,14 @@ def _answered(status: int, headers: Any, message: str, now: datetime | None) -> 
     # 409 with Retry-After: the same request under this key is still being handled, so it may well take effect.
     if status in TRANSIENT_STATUSES or (status == 409 and after is not None):
         return Classified("retry", code, message, after)
-    return Classified("fatal" if 400 <= status < 500 else "unknown", code, message)
+    refused = 400 <= status < 500 and not (status == 409 and _doubtful(headers))
+    return Classified("fatal" if refused else "unknown", code, message)
+
+
+def _doubtful(headers: Any) -> bool:
+    """Whether an answer says of an earlier request under the same key that it has or may have taken effect."""
+    value = headers.get(OUTCOME) if headers is not None else None
+    return isinstance(value, str) and value.strip().lower() in DOUBTFUL_OUTCOMES
 
 
 def retry_after(headers: Any, now: datetime | None = None) -> timedelta | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ..inbox.http_model import Recorded, fingerprint_of, key_problem, read_key
+from ..inbox.http_model import OUTCOME, OUTCOMES, Recorded, fingerprint_of, key_problem, read_key
 from ..inbox.operation_model import (
     HTTP,
     Act,
@@ -220,6 +220,8 @@ class IdempotencyMiddleware:
     ) -> None:
         """Send a problem, with a link to the API's own page or to the record."""
         headers = {"Connection": "close"} if close else {}
+        if code in OUTCOMES:
+            headers[OUTCOME] = OUTCOMES[code]
         if after is not None:
             headers["Retry-After"] = str(after)
         instance = f"urn:uuid:{record.id}" if record is not None else None

@@ -16,6 +16,9 @@ Meaning: TypeAlias = tuple[Verdict, str]
 #: status nobody knows.
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 
+#: Values of Idempotency-Outcome (inbox/http_model.py) with which a 409 is no definite no: the effect may be there.
+DOUBTFUL_OUTCOMES = frozenset({"unknown", "done"})
+
 #: By SQLSTATE, else by its class (two characters); the longer one counts. What is rolled back for certain and passes is
 #: "retry", what was never begun "not_sent", what may have committed "unknown".
 #: https://www.postgresql.org/docs/current/errcodes-appendix.html

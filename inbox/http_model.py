@@ -15,6 +15,10 @@ from .fingerprint import fingerprint
 
 #: Longest key, in characters.
 LONGEST_KEY = 255
+#: Says of a 409 what became of the first request under the key, "unknown" or "done": it is no definite no.
+OUTCOME = "Idempotency-Outcome"
+#: Its value by the code of the answer.
+OUTCOMES = {"MP462": "unknown", "MP466": "done"}
 #: Headers of an answer that are kept with it: what describes the body and the resource, nothing of a session.
 KEPT = frozenset(
     {
@@ -29,6 +33,7 @@ KEPT = frozenset(
         "link",
         "vary",
         "cache-control",
+        OUTCOME.lower(),
     }
 )
 #: Statuses that say that the request was not carried out: authenticate, wait, come again (RFC 9110, 6585 and 8470).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from milepost.consumers.verdicts import BY_CLASS, BY_STATE, TRANSIENT_STATUSES
+from milepost.consumers.verdicts import BY_CLASS, BY_STATE, DOUBTFUL_OUTCOMES, TRANSIENT_STATUSES
 from milepost.schemas.explain import explanation
 
 from tests.support.house import ROOT
@@ -24,6 +24,10 @@ def test_the_page_has_every_row_of_the_table_and_no_other() -> None:
     assert classes == dict(BY_CLASS)
     (statuses,) = re.findall(r"^\| ([\d, ]+) \| retry \| HTTP_nnn \|$", PAGE, re.M)
     assert {int(status) for status in statuses.split(", ")} == TRANSIENT_STATUSES
+    (outcomes,) = re.findall(
+        r"^\| 409 with `Idempotency-Outcome: (\w+)` or `(\w+)` \| unknown \| HTTP_409 \|$", PAGE, re.M
+    )
+    assert set(outcomes) == DOUBTFUL_OUTCOMES
 
 
 def test_every_code_of_the_table_is_explained() -> None:

@@ -109,6 +109,17 @@ async def test_statuses_and_how_long_to_wait(post: Client) -> None:
     assert waits == {429: timedelta(seconds=7), 503: timedelta(seconds=30)}
 
 
+@BOTH
+async def test_a_conflict_that_says_what_became_of_the_first_request_is_no_definite_no(post: Client) -> None:
+    async with bad_http() as address:
+        found = {path: await told(post(f"http://{address}/{path}")) for path in ("409", "unknown", "done")}
+    assert found == {
+        "409": ("fatal", "HTTP_409"),
+        "unknown": ("unknown", "HTTP_409"),
+        "done": ("unknown", "HTTP_409"),
+    }
+
+
 def test_retry_after_in_seconds_and_as_a_date() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     date = "Thu, 01 Jan 2026 00:02:00 GMT"

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from milepost import Settings
+from milepost.consumers.classify import classify
 
 from tests.support.engine import settings_for
 from tests.support.keyed import Shop, keyed
@@ -151,6 +152,10 @@ async def test_a_server_error_leaves_it_unknown(shop: Shop, status: int) -> None
     assert (await shop.post(KEY, how=str(status))).status_code == status
     answer = await shop.post(KEY, how=str(status))
     body = problem(answer, 409, "MP462")
+    assert answer.headers["idempotency-outcome"] == "unknown"
+    with pytest.raises(httpx.HTTPStatusError) as refused:
+        answer.raise_for_status()
+    assert classify(refused.value, {}).verdict == "unknown", "no definite no to our own callers"
     assert answer.headers["link"] == f'<{body["instance"]}>; rel="related"'
     assert "retry-after" not in answer.headers
     assert (await effects(shop), await shop.states()) == (1, [("UNKNOWN", f"HTTP_{status}")])
@@ -166,7 +171,9 @@ async def test_an_answer_that_is_too_long_is_sent_on_and_not_kept(shop: Shop) ->
     long = await shop.post(KEY, amount=100, path="/streams")
     assert (long.status_code, len(long.content)) == (200, 10_000)
     assert await shop.states() == [("SUCCEEDED", "ANSWER_NOT_KEPT")]
-    problem(await shop.post(KEY, amount=100, path="/streams"), 409, "MP466")
+    again = await shop.post(KEY, amount=100, path="/streams")
+    problem(again, 409, "MP466")
+    assert again.headers["idempotency-outcome"] == "done"
     short = [await shop.post('"k-2"', amount=20, path="/streams") for _ in range(2)]
     assert [len(answer.content) for answer in short] == [2000, 2000]
     assert short[1].headers["idempotency-replayed"] == "true"
