@@ -27,7 +27,7 @@ from ..sagas.facts import (
     Verdict,
 )
 from ..sagas.model import Json, Run, Step
-from ..sagas.words import WORKER_LOST
+from ..sagas.words import BAD_ANSWER, WORKER_LOST, bad_answer
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import Absent, Failed, Found, InProgress
@@ -214,7 +214,7 @@ class Call:
             case Failed():
                 return ProbeFailed(answer.code)
             case _:
-                return ProbeError("BAD_ANSWER", f"the probe returned {type(answer).__name__}")
+                return ProbeError(BAD_ANSWER, bad_answer(answer))
 
     def _unanswered(self, error: BaseException) -> ProbeAnswer:
         if isinstance(error, asyncio.CancelledError | LeaseLost):

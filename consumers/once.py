@@ -21,7 +21,7 @@ from ..inbox.operation_model import (
     operation_key,
 )
 from ..inbox.operations import Hold, Operations
-from ..sagas.words import OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
+from ..sagas.words import BAD_ANSWER, OUTCOME_UNKNOWN, WORKER_LOST, bad_answer, clean, clean_code
 from ..schemas.errors import OutcomeUnknown, Refused, UsageError
 from ..schemas.options import Absent, Failed, Found, InProgress, Probe, R, Repeat
 from ..streams.tracing import span
@@ -119,7 +119,7 @@ class Once(Generic[R]):
             raise key_reused(self.place, record.state)
         if decision.act is Act.WAIT:
             raise in_progress(self.place, decision.retry_after)
-        raise self._unknown(record.code or OUTCOME_UNKNOWN, decision.retry_after)
+        raise self._unknown(record.code or OUTCOME_UNKNOWN, decision.retry_after, record.message)
 
     async def _go_on(self, held: Held, decision: Decision) -> R:
         if decision.act is Act.ASK and decision.doubt_at is not None:
@@ -213,9 +213,10 @@ class Once(Generic[R]):
                 if pause <= timedelta(0):
                     return await self._repeat(held)
             case _:
-                pause, code = timedelta(0), "BAD_ANSWER"
-        await self._still_unknown(held, decision, pause, code, f"the probe said {type(answer).__name__}")
-        raise self._unknown(code, pause)
+                pause, code = timedelta(0), BAD_ANSWER
+        said = bad_answer(answer) if code == BAD_ANSWER else f"the probe said {type(answer).__name__}"
+        await self._still_unknown(held, decision, pause, code, said)
+        raise self._unknown(code, pause, said)
 
     async def _found(self, held: Held, decision: Decision, value: R) -> R:
         try:
@@ -279,5 +280,6 @@ class Once(Generic[R]):
     def _held(self, hold: Hold, before: float) -> Held:
         return Held(self.operations, hold, self.service.clock, before)
 
-    def _unknown(self, code: str, after: timedelta | None) -> OutcomeUnknown:
-        return outcome_unknown(self.place, code, after, asked=self.probe is not None)
+    def _unknown(self, code: str, after: timedelta | None, said: str | None = None) -> OutcomeUnknown:
+        why = f"{code}: {said}" if said and code == BAD_ANSWER else code
+        return outcome_unknown(self.place, why, after, asked=self.probe is not None)

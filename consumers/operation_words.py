@@ -25,14 +25,15 @@ def in_progress(place: str, after: timedelta | None) -> OperationInProgress:
     return error
 
 
-def outcome_unknown(place: str, code: str, after: timedelta | None, *, asked: bool) -> OutcomeUnknown:
+def outcome_unknown(place: str, why: str, after: timedelta | None, *, asked: bool) -> OutcomeUnknown:
     """Nobody knows whether it took effect.
 
     Args:
+        why: A code, and what is to be said of it.
         asked: Whether a probe settles it when it is asked for again.
     """
     fix = "Ask again later: its probe is asked then." if asked else "A person has to look at the other side."
-    error = OutcomeUnknown("MP462", f"{place}: nobody knows whether it took effect ({code}). {fix}")
+    error = OutcomeUnknown("MP462", f"{place}: nobody knows whether it took effect ({why}). {fix}")
     error.retry_after = after
     return error
 

@@ -160,7 +160,17 @@ class WebhookWork:
             await self._fail(claimed, code, message)
             return
         after = delay(RETRY, claimed.attempts, self._service.randomness.uniform(), None)
-        logger.warning("webhook of %s: try %d: %s", claimed.request.provider, claimed.attempts, code)
+        # Of an exception only its class: its text may quote the body. The record keeps it.
+        logger.warning(
+            "webhook %s of %s: try %d of %d: %s %s; again in %.1f s. `milepost webhooks show` has its text.",
+            claimed.event_id,
+            claimed.request.provider,
+            claimed.attempts,
+            RETRY.attempts,
+            code,
+            type(error).__name__,
+            after.total_seconds(),
+        )
         async with self._pool.acquire() as connection:
             await retry_webhook(connection, claimed, after=after, code=clean_code(code), message=message)
 

@@ -8,6 +8,7 @@ OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 WAIT_TIMEOUT = "WAIT_TIMEOUT"
 MATCH_FAILED = "MATCH_FAILED"
 SIGNAL_INVALID = "SIGNAL_INVALID"
+BAD_ANSWER = "BAD_ANSWER"
 
 
 def clean(text: str, longest: int = 2000) -> str:
@@ -18,3 +19,14 @@ def clean(text: str, longest: int = 2000) -> str:
 def clean_code(code: str) -> str:
     """Return a failure's code as it is stored: cut to 200 characters, never empty."""
     return clean(code, 200) or "UNNAMED"
+
+
+def bad_answer(answer: object) -> str:
+    """Say what a probe returned, and what it may return; never the value, which may be a customer's."""
+    if answer is None:
+        given = "None"
+    elif isinstance(answer, type):
+        given = f"the class {answer.__name__}, without ()"
+    else:
+        given = f"an object of {type(answer).__name__}"
+    return f"the probe returned {given}; it has to return Found(...), Absent(), InProgress() or Failed(code)"

@@ -275,8 +275,12 @@ async def test_the_other_answers_of_a_probe(house: House) -> None:
     with pytest.raises(OutcomeUnknown, match="CONNECT_FAILED"):
         await asked(httpx.ConnectError("away"))
     assert (await house.row())["state"] == "UNKNOWN"
-    with pytest.raises(OutcomeUnknown, match="BAD_ANSWER"):
+    with pytest.raises(
+        OutcomeUnknown, match=r"BAD_ANSWER: the probe returned None; .*Absent\(\), InProgress\(\)"
+    ):
         await asked(None)
+    with pytest.raises(OutcomeUnknown, match=r"the probe returned the class Absent, without \(\)"):
+        await asked(Absent)
     with pytest.raises(OutcomeUnknown) as unknown:
         await asked(InProgress(timedelta(hours=1)))
     assert unknown.value.retry_after == timedelta(hours=1)

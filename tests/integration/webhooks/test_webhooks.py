@@ -97,6 +97,7 @@ async def test_secrets_and_signatures_are_never_logged(
         and "c3VwZXJzZWNyZXQ" not in caplog.text
         and "cannot say" not in caplog.text
     )
+    assert "webhook e-2 of carrier: try 1 of 8: LOOKUPERROR LookupError; again in " in caplog.text
 
 
 async def test_a_repeated_event_id_is_answered_and_does_nothing(carrier: Hooks) -> None:
