@@ -14,7 +14,7 @@ from .position import Page, Position, Row, Snapshot, parse_snapshot
 from .store import Sql
 
 #: Rows and bytes of a page: what may be repeated after a kill, and what the relay holds in memory twice.
-PAGE_ROWS = 2000
+PAGE_ROWS = 3000
 PAGE_BYTES = 4_000_000
 #: Up to so many rows of late transactions are sorted per page; more are found by walking the numbers.
 _FEW = 5000

@@ -33,10 +33,10 @@ async def drain(bench: Bench, count: int, keys: int) -> None:
     await bench.empty("milepost.outbox", "milepost.outbox_position")
     topic = await bench.topic()
     async with bench.relay() as (process,):
-        used = cpu_seconds(process.pid)
         transaction = bench.connection.transaction()
         await transaction.start()
         await bench.connection.execute(FILL.replace("% 997", f"% {keys}"), topic, VALUE, count)
+        used = cpu_seconds(process.pid)
         await transaction.commit()
         began = asyncio.get_running_loop().time()
         await bench.until_on_topic(topic, count)

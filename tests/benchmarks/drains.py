@@ -111,8 +111,7 @@ async def naive_relay(bench: Bench, topic: str, count: int) -> float:
 async def drain(bench: Bench, topic: str, count: int, *, name: str = "relay") -> float:
     """Records a second of the relay; notes its processor time per 100,000 and its memory beside."""
     async with bench.relay() as (process,):
-        used = cpu_seconds(process.pid)
-        began = await commit_rows(bench.connection, topic, count)
+        began, used = await commit_rows(bench.connection, topic, count, process.pid)
         await bench.until_on_topic(topic, count)
         took = time.perf_counter() - began
         bench.rate(f"{name}, CPU s / 100k", (cpu_seconds(process.pid) - used) * 100_000 / count)

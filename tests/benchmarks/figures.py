@@ -36,7 +36,7 @@ _DECODE = "half of it is pydantic and the canonical fingerprint; a codec beside 
 
 FIGURES: Mapping[str, Figure] = {
     "R0": Figure("lost or misordered events, adversarial mix, SIGKILLs", 0, 0, lower=True),
-    "R0.repeated": Figure("repeated events per kill, in pages of 2,000 rows", 1, 1, lower=True),
+    "R0.repeated": Figure("repeated events per kill, in pages of 3,000 rows", 1, 1, lower=True),
     "R1": Figure("relay drain ÷ raw aiokafka send()", 1.5, 2.2, missing=_CLIENT),
     "R2": Figure("relay drain ÷ raw aiokafka send_batch()", 0.40, 0.65, missing=_CLIENT),
     "R3": Figure("relay drain ÷ naive relay", 4, 8, missing="as R1"),

@@ -88,7 +88,7 @@ async def drained(bench: Bench, kept: Kept, count: int) -> float:
         await connection.execute("DELETE FROM milepost.outbox_position")
         await connection.execute(SENT)
         async with bench.relay(kept.url):
-            began = await commit_rows(connection, topic, count)
+            began, _ = await commit_rows(connection, topic, count)
             await bench.until_on_topic(topic, count)
             return count / (time.perf_counter() - began)
     finally:

@@ -168,13 +168,20 @@ def environment(url: str, kafka: str, **more: str) -> dict[str, str]:
     }
 
 
-async def commit_rows(connection: asyncpg.Connection, topic: str, count: int) -> float:
-    """Insert rows in one transaction and commit it; returns the instant of the commit (`time.perf_counter`)."""
+async def commit_rows(
+    connection: asyncpg.Connection, topic: str, count: int, pid: int = 0
+) -> tuple[float, float]:
+    """Insert rows in one transaction and commit it.
+
+    Returns:
+        The instant of the commit (`time.perf_counter`), and the processor time that process `pid` had used by then.
+    """
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute(FILL, topic, VALUE, count)
+    used = cpu_seconds(pid) if pid else 0.0
     await transaction.commit()
-    return time.perf_counter()
+    return time.perf_counter(), used
 
 
 def cpu_seconds(pid: int) -> float:
