@@ -62,7 +62,7 @@ class Draining:
         self._denied[topic] = (self._monotonic() + pause, pause)
 
     async def due_topics(self, producer: Producer) -> list[str]:
-        """Return held topics that can be tried now."""
+        """Return held topics that can be tried now, or that are missing still and hold nothing any more."""
         if not self._routing.held_topics:
             return []
         asked, now = await self._parking.asked_topics(), self._monotonic()
@@ -72,7 +72,8 @@ class Draining:
             if topic in asked or self._denied.get(topic, (0.0, 0.0))[0] <= now
         ]
         missing = await producer.look_up(held) if held else {}
-        return sorted(topic for topic in held if topic not in missing)
+        forsaken = await self._parking.forsaken_topics(missing)
+        return sorted(topic for topic in held if topic not in missing or topic in forsaken)
 
     async def due_letters(self, *, every: bool) -> bool:
         """Return whether letters of keys can be sent, or their holds let go.
@@ -104,12 +105,13 @@ class Draining:
                 break
 
     async def _topic(self, producer: Producer, topic: str) -> None:
-        await self._catalog.refresh([topic])
-        for _ in range(_PAGES):
+        for page in range(_PAGES):
             rows = await self._parking.topic_letters(topic)
             if self._stop.asked or (not rows and await self._parking.release_topic(topic)):
                 self._denied.pop(topic, None)
                 return
+            if page == 0:
+                await self._catalog.refresh([topic])
             encoded = await self._encode(producer, rows, self._routing, draining=topic)
             await self._send(producer, encoded, self._parking.settle_topic)
 

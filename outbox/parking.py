@@ -87,6 +87,11 @@ class Parking:
         """Return held topics of which somebody wants letters to be sent now."""
         return {row["topic"] for row in await self._fetch(ParkingSql.asked_topics)}
 
+    async def forsaken_topics(self, topics: Collection[str]) -> set[str]:
+        """Return those of held topics of which no letter is open any more."""
+        found = await self._fetch(ParkingSql.forsaken_topics, list(topics)) if topics else []
+        return {row["topic"] for row in found}
+
     async def topic_letters(self, topic: str) -> list[Row]:
         """Return the next letters of a held topic, lowest number first."""
         return self._rows(await self._fetch(ParkingSql.topic_letters, topic, _ROWS, _BYTES))

@@ -43,6 +43,7 @@ class ParkingSql(Queries, file="parking.sql"):
     topic_letters: str
     move_letters: str
     release_topic: str
+    forsaken_topics: str
     asked_topics: str
     due_keys: str
     key_letters: str

@@ -73,6 +73,14 @@ WITH released AS (
 )
 SELECT true FROM released;
 
+-- Of $1, the held topics of which no letter is open any more, of whatever scope: a mistyped name, say.
+-- name: forsaken_topics
+SELECT topic FROM milepost.hold
+WHERE scope = 'relay:topic' AND topic = ANY ($1::text[])
+  AND NOT EXISTS (SELECT FROM milepost.dead_letter AS letter
+                  WHERE letter.scope IN ('relay:topic', 'relay:key') AND letter.topic = hold.topic
+                    AND letter.status IN ('OPEN', 'RETRY_PENDING'));
+
 -- name: asked_topics
 SELECT DISTINCT topic FROM milepost.dead_letter WHERE scope = 'relay:topic' AND status = 'RETRY_PENDING';
 

@@ -17,7 +17,7 @@ from milepost.outbox.lease import LeaseLost
 from milepost.outbox.log import PositionLog
 from milepost.outbox.parking import Parking
 from milepost.outbox.unpark import ask_relay, ignore_parked
-from milepost.schemas.errors import StateError
+from milepost.schemas.errors import StateError, UsageError
 from milepost.schemas.packing import unpack_headers
 
 from tests.support.outbox import (
@@ -259,3 +259,46 @@ async def test_the_commands(database_url: str, kafka: str, topic_prefix: str, mi
         assert (await call("outbox", "unpark", "999999", "--reason", "x"))[0] == 3
         actors = await it.connection.fetch("SELECT actor FROM milepost.audit ORDER BY id DESC LIMIT 1")
         assert actors[0]["actor"] == "bob"
+
+
+async def test_a_mistyped_topic_is_let_go_with_its_last_letter(
+    database_url: str, kafka: str, topic_prefix: str
+) -> None:
+    nope = f"{topic_prefix}.nope"
+    async with connected(database_url) as (connection,), relaying(database_url, kafka):
+        first, second = await publish_noted(connection, nope, [Noted(key="k", n=n) for n in range(2)])
+        await until_sent(connection)
+        held = "SELECT count(*) FROM milepost.hold WHERE scope = 'relay:topic' AND topic = $1"
+        assert (await ignore_parked(connection, first, **BY)).outcome == "IGNORED"
+        with pytest.raises(UsageError, match="MP313"):
+            await publish_noted(connection, nope, [Noted(key="k")])
+        assert await connection.fetchval(held, nope) == 1, "one letter is open still"
+        assert (await ignore_parked(connection, second, **BY)).outcome == "IGNORED"
+        await until(
+            lambda: connection.fetchval(f"SELECT ({held}) = 0", nope), within=60, what="the hold to go"
+        )
+        assert not await connection.fetchval("SELECT missing FROM milepost.topic WHERE name = $1", nope)
+        (again,) = await publish_noted(connection, nope, [Noted(key="k", n=2)])
+        await until_sent(connection)
+        assert await connection.fetchval(held, nope) == 1, "a new event holds it anew"
+        await make_topics(kafka, nope)
+        assert (await until_arrived(kafka, nope, [again], within=60)).ids() == [again]
+
+
+async def test_a_missing_topic_of_which_a_letter_is_open_stays_held(database_url: str) -> None:
+    async with connected(database_url) as (connection,):
+        parking = Parking(connection, PositionLog(connection, "outbox", 1, timeout=9), "outbox", 1, timeout=9)
+        await connection.execute(
+            "INSERT INTO milepost.hold (scope, topic, key, reason)"
+            " SELECT 'relay:topic', t, t::bytea, 'TOPIC_MISSING: x' FROM unnest(ARRAY['a', 'b', 'c', 'd']) AS t"
+        )
+        insert = (
+            "INSERT INTO milepost.dead_letter (id, event_id, scope, topic, seq, headers, stage, code, message,"
+            " attempts, first_failed_at, last_failed_at, recoverable, status)"
+            " VALUES (gen_random_uuid(), gen_random_uuid(), $1, $2, 1, '[]', 'RELAY', 'X', 'x', 1, now(), now(), true, $3)"
+        )
+        await connection.execute(insert, "relay:topic", "a", "OPEN")
+        await connection.execute(insert, "relay:key", "b", "RETRY_PENDING")
+        await connection.execute(insert, "relay:topic", "c", "IGNORED")
+        assert await parking.forsaken_topics(["a", "b", "c", "d"]) == {"c", "d"}
+        assert await parking.forsaken_topics(["a"]) == await parking.forsaken_topics([]) == set()
