@@ -1,4 +1,4 @@
-"""`milepost explain CODE`."""
+"""`milepost explain [CODE]`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ _OWN = re.compile(r"[A-Z][A-Z0-9_]+")
 _STATES = frozenset([*(state.value for state in RunState), *(state.value for state in StepState)])
 
 
-def explain(given: Globals, code: str) -> None:
-    """Print the long form of a code.
+def explain(given: Globals, code: str | None) -> None:
+    """Print the long form of a code, or every code with its first sentence.
 
     Raises:
         UsageError: MP610 for a code that does not exist.
     """
+    if code is None:
+        _list(given)
+        return
     wanted, text = find(code)
     if given.out.as_json:
         given.out.item(code=wanted, text=text)
@@ -31,6 +34,24 @@ def explain(given: Globals, code: str) -> None:
     given.out.line(wanted)
     for paragraph in text.split("\n"):
         given.out.line(textwrap.fill(paragraph, width) if paragraph else "")
+
+
+def _list(given: Globals) -> None:
+    from ..schemas.explain import EXPLANATIONS
+
+    known = [(code, _first(text)) for code, text in EXPLANATIONS.items() if code != "EXCEPTION"]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    longest = max(len(code) for code, _ in known)
+    for code, text in sorted(known, key=lambda one: (not one[0].startswith("MP"), one[0])):
+        given.out.item(code=code, text=text)
+        if not given.out.as_json:
+            line = f"{code:{longest}}  {text}"
+            given.out.line(line if room is None or len(line) <= room else f"{line[: room - 1]}\u2026")
+
+
+def _first(text: str) -> str:
+    """Return the first sentence."""
+    return re.split(r"(?<=[.?!]) (?=[A-Z`])|\n", text, maxsplit=1)[0]
 
 
 def find(code: str) -> tuple[str, str]:

@@ -217,9 +217,11 @@ def settings_command(context: typer.Context) -> None:
 @app.command("explain")
 def explain_command(
     context: typer.Context,
-    code: Annotated[str, typer.Argument(metavar="CODE", help="Such as MP104 or WAIT_TIMEOUT.")],
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="Such as MP104 or WAIT_TIMEOUT; lists all without.")
+    ] = None,
 ) -> None:
-    """Explain a code: what it means and what to do."""
+    """Explain a code: what it means and what to do; without one, list all."""
     from .explain import explain
 
     explain(given(context), code)

@@ -19,6 +19,7 @@ from milepost.console.problems import as_problem, exit_status
 from milepost.devstack import stack
 from milepost.devstack.errors import DevstackError
 from milepost.schemas.errors import ConnectError, DefinitionError, StartError, StateError, UsageError
+from milepost.schemas.explain import EXPLANATIONS
 from typer.testing import CliRunner
 
 HEAVY = ("faststream", "sqlalchemy", "opentelemetry", "asyncpg", "aiokafka", "pydantic_settings")
@@ -67,7 +68,7 @@ def test_help_lists_exactly_what_works() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["frob"], ["runs", "shwo"], ["explain"], ["runs", "list", "--state", "NOPE"], ["outbox", "--frob"]],
+    [["frob"], ["runs", "shwo"], ["runs", "list", "--state", "NOPE"], ["outbox", "--frob"]],
 )
 def test_a_wrong_command_line_is_status_2(milepost: Captured, words: list[str]) -> None:
     status, out, err = milepost(*words)
@@ -359,6 +360,17 @@ def test_missing_extras_are_named(milepost: Captured, monkeypatch: pytest.Monkey
     status, _, err = milepost("dev")
     assert status == 1
     assert "milepost[dev]" in err
+
+
+def test_explain_without_a_code_lists_all(milepost: Captured) -> None:
+    status, out, err = milepost("explain")
+    assert (status, err) == (0, "")
+    lines = [line.split(maxsplit=1) for line in out.splitlines()]
+    assert {code for code, _ in lines} == EXPLANATIONS.keys() - {"EXCEPTION"}
+    assert [code for code, _ in lines][:1] == ["MP101"], "the numbers come first"
+    assert all(EXPLANATIONS[code].startswith(text) for code, text in lines)
+    items = [json.loads(line) for line in milepost("explain", "--json")[1].splitlines()]
+    assert [[item["code"], item["text"]] for item in items] == lines
 
 
 def test_explain_knows_every_form_of_a_code(milepost: Captured) -> None:
