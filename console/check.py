@@ -16,6 +16,7 @@ from .memory import judge_memory
 from .options import Globals
 from .output import Output
 from .problems import FINDINGS, NO_CONNECTION, REFUSED, exit_status
+from .settings import unread
 from .store import Sql, reading
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ async def check(given: Globals, *, strict: bool) -> None:
     schema, unseen = await _schema(given)
     _print_schema(out, schema)
     _print_probes(out, service)
+    for _, words in unread():
+        _print_schema(out, Check("settings", "warning", words))
     memory = await _memory(out, service)
     found += sum(judged.severity == "error" for judged in (*memory, *_keys(out, service)))
     if found:

@@ -59,20 +59,27 @@ def show_settings(given: Globals) -> None:
         [column("setting"), column("value", fold=True), column("from")],
         [(line.name, line.words, line.source) for line in lines],
     )
-    known = {f"{_PREFIX}{name.upper()}" for name in (*Settings.model_fields, *OTHERS)}
-    for variable in unread(known):
-        near = get_close_matches(variable, known, 1)
+    for variable, words in unread():
         out.item(unread=variable)
-        out.note(f"nothing reads {variable}." + (f" Did you mean {near[0]}?" if near else ""))
+        out.note(words)
 
 
-def unread(known: set[str]) -> list[str]:
-    """Return the MILEPOST_* variables that are set and that nothing reads."""
+def unread() -> list[tuple[str, str]]:
+    """Return the MILEPOST_* variables that are set and that nothing reads, each with a warning in words."""
+    known = {f"{_PREFIX}{name.upper()}" for name in (*Settings.model_fields, *OTHERS)}
+    found = []
+    for variable in _unknown(known):
+        near = get_close_matches(variable.upper(), known, 1)
+        found.append((variable, f"nothing reads {variable}." + (f" Did you mean {near[0]}?" if near else "")))
+    return found
+
+
+def _unknown(known: set[str]) -> list[str]:
     ours = tuple(f"{_PREFIX}{name}" for name in _OURS)
     return sorted(
         name
         for name in os.environ
-        if name.startswith(_PREFIX) and name not in known and not name.startswith(ours)
+        if name.startswith(_PREFIX) and name.upper() not in known and not name.startswith(ours)
     )
 
 

@@ -244,6 +244,22 @@ def test_check_counts_and_says_that_it_did_not_see_a_database(milepost: Captured
     assert schema["code"] == "MP602"
 
 
+def test_check_warns_of_a_variable_that_nothing_reads(
+    milepost: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_file("app_mistyped")
+    for name in ("LEASE", "LOG", "CHAOS_SEED", "TEST_KAFKA", "DEVSTACK_DATA"):
+        monkeypatch.setenv(f"MILEPOST_{name}", "30s")
+    assert "nothing reads" not in milepost("check", "--app", app)[1]
+    monkeypatch.setenv("MILEPOST_LAESE", "30s")
+    status, out, _ = milepost("check", "--app", app)
+    assert status == 0
+    assert "nothing reads MILEPOST_LAESE. Did you mean MILEPOST_LEASE?" in out.splitlines()
+    found = [json.loads(line) for line in milepost("check", "--app", app, "--json")[1].splitlines()]
+    (warned,) = [item for item in found if item.get("check") == "settings"]
+    assert warned["severity"] == "warning"
+
+
 def test_check_finds_what_a_wait_reads_too_early(milepost: Captured) -> None:
     app = app_file("app_early", "v.result(came).id")
     status, out, _ = milepost("check", "--app", app)

@@ -295,7 +295,7 @@ async def test_a_missing_topic_of_which_a_letter_is_open_stays_held(database_url
         insert = (
             "INSERT INTO milepost.dead_letter (id, event_id, scope, topic, seq, headers, stage, code, message,"
             " attempts, first_failed_at, last_failed_at, recoverable, status)"
-            " VALUES (gen_random_uuid(), gen_random_uuid(), $1, $2, 1, '[]', 'RELAY', 'X', 'x', 1, now(), now(), true, $3)"
+            " SELECT id, id, $1, $2, 1, '[]', 'RELAY', 'X', 'x', 1, now(), now(), true, $3 FROM gen_random_uuid() AS id"
         )
         await connection.execute(insert, "relay:topic", "a", "OPEN")
         await connection.execute(insert, "relay:key", "b", "RETRY_PENDING")
