@@ -16,6 +16,7 @@ from ..sagas.model import Json, Run
 from ..sagas.saga import Saga
 from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState
+from ..schemas.texts import INDEXED, too_long_to_index
 from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from .app import Milepost
 
 
-async def start_run(service: Milepost, tx: AsyncpgTx, saga: Saga[Any], value: BaseModel, tenant: str) -> RunRef:
+async def start_run(
+    service: Milepost, tx: AsyncpgTx, saga: Saga[Any], value: BaseModel, tenant: str
+) -> RunRef:
     """Do what `Milepost.start` says; see there."""
     connection = await raw_connection(tx, "start()")
     await require_read_committed(connection, "start()")
@@ -38,6 +41,12 @@ async def start_run(service: Milepost, tx: AsyncpgTx, saga: Saga[Any], value: Ba
         )
     encoded, digest = definition.encode_input(value)
     ref = RunRef(id=service.ids.new(), tenant=tenant, saga=saga.name, key=definition.key_of(value))
+    if too_long_to_index(tenant, saga.name, ref.key):
+        raise UsageError(
+            "MP343",
+            f"{definition.title}: key= returned {ref.key[:50]!r}..., which with the saga's name and the tenant takes "
+            f"more than {INDEXED} bytes. Return a short, stable text.",
+        )
     taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
     if taken is None:
         return await _existing(connection, ref, encoded, digest)

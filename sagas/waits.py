@@ -7,6 +7,7 @@ database knows the wait, and the signal that it was matched with, under that gen
 from __future__ import annotations
 
 from ..schemas.states import RunState, StepKind, StepState
+from ..schemas.texts import INDEXED, too_long_to_index
 from . import retry
 from .context import View
 from .definition import Node, text_problem
@@ -46,6 +47,8 @@ def match(draft: Draft, node: Node) -> tuple[str, str]:
     except Exception as error:  # the user's code may raise anything, and every fact has an answer
         return "", clean(f"match raised {type(error).__name__}: {error}")
     problem = text_problem(key, longest=512)
+    if not problem and too_long_to_index(draft.run.tenant, node.wait.event.milepost_spec.type, key):
+        problem = f"with the event's type and the tenant takes more than {INDEXED} bytes"
     return ("", clean(f"match returned {key!r}, which {problem}")) if problem else (key, "")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from milepost import Context, Event, Repeat, Retry, RunRef, Saga, StateError, Then
+from milepost import Context, Event, Repeat, Retry, RunRef, Saga, StateError, Then, UsageError
 from milepost.consumers.changes import Change
 from milepost.sagas.facts import Claim, Succeeded, Wake
 from milepost.schemas.messages import ResumeMessage, TimerMessage
@@ -65,6 +66,23 @@ async def test_starting_again_returns_the_run_and_another_input_is_refused(datab
             await it.start(order, Order(id="o-1", amount=2))
         assert await it.value("SELECT count(*) FROM milepost.run") == 1
         assert len(await it.outgoing("milepost.work")) == 1
+
+
+async def test_a_key_that_no_index_can_hold_is_refused_in_words(database_url: str) -> None:
+    order, drawn = saga(), random.Random(7)
+
+    def wide(length: int) -> str:
+        return "".join(chr(drawn.randrange(0x20000, 0x2A000)) for _ in range(length))
+
+    async with rig(database_url, order) as it, it.database.pool.acquire() as connection:
+        for tenant, key, fits in ((wide(100), wide(512), True), (wide(200), wide(512), False)):
+            async with connection.transaction():
+                if fits:
+                    await it.service.start(connection, order, Order(id=key), tenant=tenant)
+                    continue
+                with pytest.raises(UsageError, match=r"MP343 order v1: key= .* more than 2500 bytes"):
+                    await it.service.start(connection, order, Order(id=key), tenant=tenant)
+        assert await it.value("SELECT count(*) FROM milepost.run") == 1
 
 
 async def test_fifty_starts_at_once_make_one_run(database_url: str) -> None:

@@ -83,3 +83,12 @@ def test_a_match_that_fails_goes_to_a_person_with_the_reason(match: Callable[[An
     )
     assert words in (step.message or "")
     assert play.last.opens == ()
+
+
+def test_a_match_that_no_index_can_hold_goes_to_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milepost.sagas.waits.INDEXED", 2000)
+    monkeypatch.setattr("milepost.schemas.texts.INDEXED", 2000)
+    play = waiting(Then.PERSON, match=lambda v: "\U0001f69a" * 500)
+    step = play.step("delivered")
+    assert (step.state, step.code) == (StepState.MANUAL_REQUIRED, "MATCH_FAILED")
+    assert "more than 2000 bytes" in (step.message or "")
