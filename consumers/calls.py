@@ -214,6 +214,7 @@ class Call:
             case Failed():
                 return ProbeFailed(answer.code)
             case _:
+                self._say(BAD_ANSWER, bad_answer(answer), None)
                 return ProbeError(BAD_ANSWER, bad_answer(answer))
 
     def _unanswered(self, error: BaseException) -> ProbeAnswer:
@@ -228,17 +229,20 @@ class Call:
         """Classify an exception, and say it in the log; with its traceback when nobody listed it."""
         found = self._classify(error)
         listed = found.code != type(error).__name__.upper()
+        self._say(found.code, found.message, None if listed else error)
+        return found
+
+    def _say(self, code: str, message: str, error: BaseException | None) -> None:
         logger.warning(
             "%s/%s %s, try %d: %s %s",
             self.run.saga,
             self.run.key,
             self.step.name,
             self.step.attempt,
-            found.code,
-            found.message,
-            exc_info=None if listed else error,
+            code,
+            message,
+            exc_info=error,
         )
-        return found
 
     def _classify(self, error: BaseException) -> Classified:
         if isinstance(error, UsageError):
