@@ -226,7 +226,7 @@ async def test_topics_that_are_known_are_checked(database_url: str) -> None:
             await refused(publish(connection, Noted(key="a", text="x" * 300)), "MP312", "200", "'noted'")
             await publish(connection, Noted(key="a"))
             await publish(connection, Loose(), topic="noted", key="now it has one")
-            await publish(connection, Noted(key="a"), topic="made a second ago")
+            await publish(connection, Noted(key="a"), topic="made-a-second-ago")
     assert len(await stored(database_url)) == 3
 
 

@@ -31,6 +31,11 @@ CREATE TABLE IF NOT EXISTS fault (run text NOT NULL, what text NOT NULL, point t
 SLOW = float(os.environ.get("LEDGER_SLOW", "0"))
 
 
+class ApparatusFailed(Exception):
+    """The table of faults could not be read after an effect: says nothing of the effect, so it must not look as if
+    the call had never left."""
+
+
 class World:
     """The provider, as steps see it.
 
@@ -90,7 +95,12 @@ class World:
             "UPDATE fault SET remaining = remaining - 1 "
             "WHERE run = $1 AND what = $2 AND point = $3 AND remaining > 0 RETURNING act"
         )
-        act = await self.pool.fetchval(query, run, what, point)
+        try:
+            act = await self.pool.fetchval(query, run, what, point)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            if point != "after":
+                raise
+            raise ApparatusFailed from error
         if act == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif act == "freeze":
