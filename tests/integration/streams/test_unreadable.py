@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.record.util import calc_crc32c
 from milepost.schemas.envelope import Record
 from milepost.streams import slice as topic_slice
@@ -72,6 +72,21 @@ async def aborted(kafka: str, topic: str) -> None:
         await producer.abort_transaction()
     finally:
         await producer.stop()
+    # The broker writes the marker after it has answered.
+    await until_it_ends_at(kafka, TopicPartition(topic, 0), 9)
+
+
+async def until_it_ends_at(kafka: str, place: TopicPartition, offset: int) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka)
+    await consumer.start()
+    try:
+
+        async def reached() -> bool:
+            return bool((await consumer.end_offsets([place]))[place] == offset)
+
+        await until(reached, within=30)
+    finally:
+        await consumer.stop()
 
 
 WANTED = {
