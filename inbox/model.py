@@ -14,12 +14,13 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from ..schemas.codecs import CODEC_HEADER, CodecContext, Unreadable
-from ..schemas.envelope import Envelope, NotAnEvent, Record, is_tombstone, read_event
+from ..schemas.codecs import CODEC_HEADER, Unreadable
+from ..schemas.envelope import Envelope, NotAnEvent, Record, is_tombstone
 from ..schemas.events import Event
 from ..schemas.ids import place_identity
-from ..schemas.reading import read_body
+from ..schemas.reading import read_body_of
 from ..schemas.structured import is_json
+from ..schemas.usual import read_usual
 from .fingerprint import fingerprint
 from .letter import hold_name
 
@@ -168,29 +169,26 @@ def read(
         done_below: On a topic that keeps its records for good, the offset below which all was read before. There an
             event before `oldest_ms` counts as applied, and one from this offset on is never too old.
     """
-    if is_tombstone(record):
+    if record.value is None and is_tombstone(record):
         return Item(record, _made_up(record), b"")
     try:
-        envelope, data = read_event(record)
+        envelope, data = read_usual(record)
     except NotAnEvent as error:
         return _poison(record, error.code, str(error))
     bound = find(envelope.type)
     if bound is None and unknown == "skip":
         return Item(record, envelope.id, b"", envelope.tenant, envelope)
     item = Item(record, envelope.id, fingerprint(envelope.type, data), envelope.tenant, envelope)
+    old = 0 <= record.timestamp_ms < oldest_ms
     if bound is None:
         message = f"no handler takes the type {envelope.type}"
         item.reason = Reason("DECODE", "UNKNOWN_TYPE", message, recoverable=True)
-    elif _is_old(record, oldest_ms) and done_below is None:
+    elif old and done_below is None:
         message = "it is older than the inbox's memory, so nobody may know whether it was applied"
         item.reason = Reason("DECODE", "TOO_OLD", message, recoverable=False)
-    elif not (_is_old(record, oldest_ms) and done_below is not None and record.offset < done_below):
+    elif not old or done_below is None or record.offset >= done_below:
         _validate(item, data, bound)
     return item
-
-
-def _is_old(record: Record, oldest_ms: float) -> bool:
-    return 0 <= record.timestamp_ms < oldest_ms
 
 
 def _validate(item: Item, data: bytes, bound: Bound) -> None:
@@ -201,9 +199,8 @@ def _validate(item: Item, data: bytes, bound: Bound) -> None:
         message = f"its content is {envelope.content_type[:100]}, and handlers take JSON"
         item.reason = Reason("DECODE", "UNSUPPORTED_CONTENT", message, recoverable=False)
         return
-    about = CodecContext(envelope.type, envelope.event_id, envelope.version, envelope.tenant)
     try:
-        item.event = read_body(kind, data, about, envelope.extra)
+        item.event = read_body_of(kind, data, envelope)
     except Unreadable as error:
         item.reason = Reason("DECODE", error.code, str(error), recoverable=error.recoverable)
     else:
@@ -223,11 +220,12 @@ def oldest_kept(now: datetime, keep: timedelta, purged_below: datetime | None = 
 
 def candidates(items: Iterable[Item]) -> list[Item]:
     """Return the items that need an inbox row: one per identity, sorted by it, so that no two batches deadlock."""
-    first: dict[UUID, Item] = {}
+    # By number: hash and comparison of a UUID are calls of Python.
+    first: dict[int, Item] = {}
     for item in items:
         if item.act is not Act.PASS:
-            first.setdefault(item.id, item)
-    return sorted(first.values(), key=lambda item: item.id.int)
+            first.setdefault(item.id.int, item)
+    return [first[number] for number in sorted(first)]
 
 
 def hold_names(items: Iterable[Item]) -> list[bytes]:
@@ -253,16 +251,18 @@ def plan(
         LookupError: An identity is in neither; its row was removed meanwhile, so that the batch is to be tried again.
     """
     found = Plan(marks=inserted)
-    seen = dict(stored)
+    new = {event_id.int for event_id in inserted}
+    seen = {event_id.int: known for event_id, known in stored.items()}
     holds = None if held is None else set(held)
     for item in items:
         if item.act is Act.PASS:
             continue
-        known = seen.get(item.id)
+        number = item.id.int
+        known = seen.get(number)
         if known is None:
-            if item.id not in inserted:
+            if number not in new:
                 raise LookupError(f"the inbox row of {item.id} vanished")
-            seen[item.id] = item.fingerprint
+            seen[number] = item.fingerprint
             reason = item.reason
             if holds is not None:
                 reason = _held(item, holds)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Executor: TypeAlias = asyncpg.Pool[Any] | asyncpg.Connection[Any] | PoolConnectionProxy[Any]
 
 Partition: TypeAlias = tuple[str, int]
+_OUTCOMES = {Act.PARK: "PARKED", Act.HANDLE: "APPLIED", Act.PASS: "APPLIED"}
 
 
 class _Sql(Queries):
@@ -98,8 +99,10 @@ class InboxStore:
         """
         if not items:
             return {}
-        rows = await executor.fetch(_Sql.insert_inbox, *self._marks(items, outcomes))
-        return {row["event_id"]: row["inserted_by"] for row in rows}
+        row = await executor.fetchrow(_Sql.insert_inbox, *self._marks(items, outcomes))
+        assert row is not None
+        new = row["event_ids"]
+        return dict.fromkeys([item.id for item in items] if new is None else new, row["inserted_by"])
 
     async def insert_by_key(
         self, executor: Executor, items: Sequence[Item], keys: Sequence[bytes]
@@ -117,12 +120,14 @@ class InboxStore:
 
     def _marks(self, items: Sequence[Item], outcomes: Mapping[UUID, str]) -> tuple[Any, ...]:
         first = items[0].record
+        tenants = [item.tenant for item in items]
+        parked = bool(outcomes) or any(item.act is Act.PARK for item in items)
         return (
             self._consumer,
             [item.id for item in items],
-            [item.tenant for item in items],
+            tenants if any(tenants) else [],
             [item.fingerprint for item in items],
-            [outcomes.get(item.id) or ("PARKED" if item.act is Act.PARK else "APPLIED") for item in items],
+            [outcomes.get(item.id) or _OUTCOMES[item.act] for item in items] if parked else [],
             first.topic,
             first.partition,
             [item.record.offset for item in items],

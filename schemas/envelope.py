@@ -15,13 +15,13 @@ from typing import Any
 from uuid import UUID
 
 from .exchange import BadExchange, Exchange, read_exchange
-from .ids import event_identity, place_identity
+from .ids import LONGEST_ID, event_identity, place_identity
 from .structured import BadStructure, read_structured
 from .texts import unstorable, version_of
 
 CONTENT_JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
-_STRUCTURED_PREFIX = "application/cloudevents"
+STRUCTURED_PREFIX = "application/cloudevents"
 #: One header that holds all of a record's headers as JSON: Debezium's outbox event router can carry a column
 #: only into one header. See docs/debezium.md.
 PACKED = "milepost-headers"
@@ -131,16 +131,22 @@ def event_headers(
         "ce_time": time.isoformat(),
         "ce_eventversion": str(version),
     }
-    optional = {
-        "content-type": content_type,
-        "ce_tenant": tenant or None,
-        "ce_correlationid": correlation_id,
-        "ce_causationid": causation_id,
-        "traceparent": traceparent,
-        "tracestate": tracestate,
-    }
-    headers.update({name: value for name, value in optional.items() if value})
+    for name, value in (
+        ("content-type", content_type),
+        ("ce_tenant", tenant),
+        ("ce_correlationid", correlation_id),
+        ("ce_causationid", causation_id),
+        ("traceparent", traceparent),
+        ("tracestate", tracestate),
+    ):
+        if value:
+            headers[name] = value
     return headers
+
+
+def essence(content_type: str) -> str:
+    """Return a media type without parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 def is_tombstone(record: Record) -> bool:
@@ -159,8 +165,8 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
             what names it cannot be stored. Nothing else is raised, whatever the bytes are.
     """
     headers = _text_headers(record)
-    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type.startswith(_STRUCTURED_PREFIX):
+    content_type = essence(headers.get("content-type", ""))
+    if content_type.startswith(STRUCTURED_PREFIX):
         if content_type != STRUCTURED:
             message = f"it is in the CloudEvents format {content_type}, and only {STRUCTURED} is read"
             raise NotAnEvent("UNSUPPORTED_FORMAT", message)
@@ -183,7 +189,7 @@ def read_event(record: Record) -> tuple[Envelope, bytes]:
 def _text_headers(record: Record) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in record.headers:
-        lower = _known(name)
+        lower = header_of(name)
         if not lower:
             continue
         if lower == PACKED:
@@ -202,7 +208,7 @@ def _text_headers(record: Record) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def _known(name: str) -> str:
+def header_of(name: str) -> str:
     """Return the name in lower case of a header that is read; '' for others."""
     lower = name.lower()
     return lower if lower.startswith(_PREFIXES) or lower in _PLAIN else ""
@@ -215,7 +221,7 @@ def _packed(value: bytes | None) -> dict[str, str]:
         raise NotAnEvent("BAD_HEADER", f"header {PACKED} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise NotAnEvent("BAD_HEADER", f"header {PACKED} is no JSON object")
-    return {name.lower(): text for name, text in found.items() if isinstance(text, str) and _known(name)}
+    return {name.lower(): text for name, text in found.items() if isinstance(text, str) and header_of(name)}
 
 
 def _structured(record: Record) -> tuple[dict[str, str], bytes]:
@@ -253,7 +259,7 @@ def _envelope(
     tenant = attributes.get("tenant", "")
     source = attributes.get("source", "")
     event_id = attributes.get("id", "")
-    identified = bool(event_id.strip()) and len(event_id) <= 1024
+    identified = bool(event_id.strip()) and len(event_id) <= LONGEST_ID
     identity = (
         event_identity(tenant, source, event_id)
         if identified
@@ -266,7 +272,7 @@ def _envelope(
         type=event_type,
         version=version_of(attributes.get("eventversion", "")),
         tenant=tenant,
-        time=_time(attributes.get("time")),
+        time=time_of(attributes.get("time")),
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
@@ -282,7 +288,8 @@ def _envelope(
     )
 
 
-def _time(text: str | None) -> datetime | None:
+def time_of(text: str | None) -> datetime | None:
+    """Return the instant that an event's time names; None where it names none."""
     if not text:
         return None
     try:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from .codecs import CodecContext, Unreadable, decoded
+from .codecs import JSON, CodecContext, Unreadable, decoded
+from .envelope import Envelope
 from .events import Event, Upcaster
 from .texts import version_of
 
@@ -31,14 +32,33 @@ def read_body(kind: type[E], data: bytes, about: CodecContext, headers: Mapping[
         Unreadable: CODEC_UNKNOWN, NOT_ENCRYPTED or what the codec says; EVENT_TOO_NEW, NO_UPCASTER or UPCAST_FAILED;
             INVALID_BODY. Nothing of an encrypted body is in the message.
     """
+    body = decoded(kind.milepost_spec.codec, data, headers, about)
+    return _validated(kind, body, about.version)
+
+
+def read_body_of(kind: type[E], data: bytes, envelope: Envelope) -> E:
+    """Return the event in the data of a record whose envelope was read.
+
+    Args:
+        kind: Its class.
+
+    Raises:
+        Unreadable: As `read_body`.
+    """
     spec = kind.milepost_spec
-    body = decoded(spec.codec, data, headers, about)
+    if spec.codec is JSON and envelope.version == spec.version and not envelope.extra:
+        return _validated(kind, data, envelope.version)
+    about = CodecContext(envelope.type, envelope.event_id, envelope.version, envelope.tenant)
+    return read_body(kind, data, about, envelope.extra)
+
+
+def _validated(kind: type[E], body: bytes, version: int) -> E:
     try:
-        return kind.model_validate_json(at_version(kind, body, about.version))
+        return kind.model_validate_json(at_version(kind, body, version))
     except Unreadable:
         raise
     except Exception as error:  # a user's validator may raise anything
-        words = _places(kind, error) if spec.codec.secret else str(error)
+        words = _places(kind, error) if kind.milepost_spec.codec.secret else str(error)
         raise Unreadable("INVALID_BODY", f"it is no {kind.__name__}: {words}") from None
 
 

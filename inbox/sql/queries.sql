@@ -49,12 +49,21 @@ DELETE FROM milepost.inbox_attempt
 WHERE consumer = $1 AND topic = $2 AND partition = $3 AND "offset" = $4;
 
 -- name: insert_inbox
-INSERT INTO milepost.inbox (consumer, event_id, tenant, fingerprint, outcome, topic, partition, "offset")
-SELECT $1, given.event_id, given.tenant, given.fingerprint, given.outcome, $6, $7, given."offset"
-FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::text[], $8::bigint[])
-    AS given (event_id, tenant, fingerprint, outcome, "offset")
-ON CONFLICT DO NOTHING
-RETURNING event_id, xmin::text AS inserted_by;
+-- Tenants may be left out where all are '', outcomes where all are APPLIED: unnest fills up with NULL. One row comes
+-- back, with the identities only where not all of them are new; the clock is asked once.
+WITH inserted AS (
+    INSERT INTO milepost.inbox (consumer, event_id, tenant, fingerprint, outcome, topic, partition, "offset", at)
+    SELECT $1, given.event_id, coalesce(given.tenant, ''), given.fingerprint, coalesce(given.outcome, 'APPLIED'),
+        $6, $7, given."offset", (SELECT milepost.clock())
+    FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::text[], $8::bigint[])
+        AS given (event_id, tenant, fingerprint, outcome, "offset")
+    ON CONFLICT DO NOTHING
+    RETURNING event_id, xmin AS inserted_by
+)
+SELECT
+    CASE WHEN count(*) < cardinality($2) THEN coalesce(array_agg(event_id), '{}') END AS event_ids,
+    (SELECT inserted_by::text FROM inserted LIMIT 1) AS inserted_by
+FROM inserted;
 
 -- name: forget
 DELETE FROM milepost.inbox AS i
@@ -96,8 +105,9 @@ WITH held AS (
     ORDER BY h.key
     FOR SHARE
 ), inserted AS (
-    INSERT INTO milepost.inbox (consumer, event_id, tenant, fingerprint, outcome, topic, partition, "offset")
-    SELECT $1, given.event_id, given.tenant, given.fingerprint, given.outcome, $6, $7, given."offset"
+    INSERT INTO milepost.inbox (consumer, event_id, tenant, fingerprint, outcome, topic, partition, "offset", at)
+    SELECT $1, given.event_id, coalesce(given.tenant, ''), given.fingerprint, coalesce(given.outcome, 'APPLIED'),
+        $6, $7, given."offset", (SELECT milepost.clock())
     FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::text[], $8::bigint[])
         AS given (event_id, tenant, fingerprint, outcome, "offset")
     ON CONFLICT DO NOTHING
