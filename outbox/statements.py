@@ -101,7 +101,7 @@ async def carry_out(statements: Statements, run: Run) -> None:
         UsageError: What the statements refuse.
         StateError: MP410 when the outbox has no partition for today.
     """
-    with _partition_named():
+    with partition_named():
         statement = next(statements, None)
         while statement is not None:
             statement = _next(statements, await run(*statement))
@@ -113,7 +113,7 @@ def carry_out_sync(statements: Statements, run: RunSync) -> None:
     Raises:
         UsageError, StateError: As `carry_out`.
     """
-    with _partition_named():
+    with partition_named():
         statement = next(statements, None)
         while statement is not None:
             statement = _next(statements, run(*statement))
@@ -127,7 +127,12 @@ def _next(statements: Statements, rows: Rows) -> Statement | None:
 
 
 @contextmanager
-def _partition_named() -> Iterator[None]:
+def partition_named() -> Iterator[None]:
+    """Say what it means that no partition of the outbox takes a row.
+
+    Raises:
+        StateError: MP410 when the outbox has no partition for today.
+    """
     try:
         yield
     except Exception as error:
