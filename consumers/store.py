@@ -35,8 +35,7 @@ class Sql(Queries):
     forget_workers: str
     stale_steps: str
     wake_by_index: str
-    wake_due_steps: str
-    wake_due_runs: str
+    wake_due: str
 
 
 _STEP_PLAIN = (

@@ -6,12 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
-import asyncpg
-
-from ..outbox import publish
-from ..outbox.model import OutboxRow, message_row
+from ..outbox.statements import partition_named
 from ..sagas.facts import Stale
 from ..schemas.errors import StateError
 from ..schemas.messages import TimerMessage, timers_topic
@@ -66,7 +63,7 @@ class Waker:
             await stop.wait(pause)
 
     async def _fire(self, ticks: int) -> int:
-        """Tick so many times at once, so that the database works for one while this process works for the other."""
+        """Tick so many times at once: they pass by each other's rows, and while one is flushed the other works."""
         return sum(await asyncio.gather(*(self._guarded(self.tick) for _ in range(ticks))))
 
     async def _guarded(self, act: Callable[[], Awaitable[int]]) -> int:
@@ -81,40 +78,22 @@ class Waker:
         return done
 
     async def tick(self) -> int:
-        """Push every due row and write its timer message, in one transaction.
+        """Push every due row and write its timer message, in one statement.
 
         Returns:
             Number of messages written.
+
+        Raises:
+            StateError: MP410 when the outbox has no partition for today.
         """
         service = self._engine.changes.service
-        async with self._engine.pool.acquire() as proxy, proxy.transaction():
-            connection = cast("asyncpg.Connection[Any]", proxy)
+        async with self._engine.pool.acquire() as connection, connection.transaction():
             await connection.execute(Sql.wake_by_index)
-            steps = await connection.fetch(Sql.wake_due_steps, service, BATCH, self._push)
-            runs = await connection.fetch(Sql.wake_due_runs, service, BATCH, self._push)
-            rows = [self._row(row, row["name"], row["iteration"], row["generation"]) for row in steps]
-            rows += [self._row(row, None, "", 0) for row in runs]
-            if rows:
-                await publish.publish_rows(connection, rows)
-        return len(rows)
-
-    def _row(self, row: asyncpg.Record, step: str | None, iteration: str, generation: int) -> OutboxRow:
-        engine = self._engine
-        # Read from our own rows: checking each again would take a tenth of a tick.
-        message = TimerMessage.model_construct(
-            run=row["run_id"], step=step, iteration=iteration, generation=generation
-        )
-        return message_row(
-            message,
-            topic=timers_topic(engine.changes.service),
-            key=str(row["run_id"]),
-            ids=engine.changes.ids,
-            clock=engine.changes.clock,
-            tenant=row["tenant"],
-            service=engine.changes.service,
-            correlation_id=row["correlation_id"],
-            traceparent=row["traceparent"],
-        )
+            with partition_named():
+                fired: int = await connection.fetchval(
+                    Sql.wake_due, service, BATCH, self._push, timers_topic(service), TimerMessage.message_type
+                )
+        return fired
 
     async def sweep(self) -> int:
         """Hand steps of dead workers to the state machine; then forget workers that nothing refers to.

@@ -139,35 +139,65 @@ SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off;
 SET LOCAL jit = off;
 
--- name: wake_due_steps
-WITH due AS (
+-- A tick: what is due is pushed, and what was pushed gets its message, so that neither is without the other. $1 is the
+-- service, $2 the most rows of each table, $3 how far they are pushed, $4 the topic, $5 the message's type. The message is
+-- what outbox/model.py makes of a TimerMessage, which a test holds. Ids are one new id counted up (RFC 9562 section
+-- 6.2, method 2); its second highest random bit is cleared, so that counting leaves the variant alone.
+-- name: wake_due
+WITH tick AS MATERIALIZED (
+    SELECT clock.now, clock.now + $3::interval AS later, left(made.id, 19) AS id_begins,
+           ('x' || translate(right(made.id, 17), '-', ''))::bit(64)::bigint & ~(1::bigint << 61) AS id_ends,
+           jsonb_build_object(
+               'ce_specversion', '1.0', 'ce_source', $1::text, 'ce_type', $5::text, 'ce_eventversion', '1',
+               'content-type', 'application/json',
+               'ce_time', replace(to_char(clock.now AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'),
+                                  '.000000+', '+')) AS headers
+    FROM (SELECT milepost.clock() AS now) AS clock, (SELECT milepost.uuid7()::text AS id) AS made
+), due_steps AS (
     SELECT s.run_id, s.name, s.iteration, s.generation, r.tenant, r.correlation_id, r.traceparent
     FROM milepost.step AS s
     JOIN milepost.run AS r ON r.id = s.run_id
-    WHERE s.wake_at <= (SELECT milepost.clock()) AND r.service = $1
+    WHERE s.wake_at <= (SELECT now FROM tick) AND r.service = $1
     ORDER BY s.wake_at
     LIMIT $2
     FOR UPDATE OF s SKIP LOCKED
-), pushed AS (
-    UPDATE milepost.step AS s
-    SET wake_at = milepost.clock() + $3::interval
-    FROM due
-    WHERE s.run_id = due.run_id AND s.name = due.name AND s.iteration = due.iteration
-)
-SELECT * FROM due;
-
--- name: wake_due_runs
-WITH due AS (
+), due_runs AS (
     SELECT r.id AS run_id, r.tenant, r.correlation_id, r.traceparent
     FROM milepost.run AS r
-    WHERE r.wake_at <= (SELECT milepost.clock()) AND r.service = $1
+    WHERE r.wake_at <= (SELECT now FROM tick) AND r.service = $1
     ORDER BY r.wake_at
     LIMIT $2
     FOR UPDATE OF r SKIP LOCKED
-), pushed AS (
+), pushed_steps AS (
+    UPDATE milepost.step AS s
+    SET wake_at = (SELECT later FROM tick)
+    FROM due_steps AS due
+    WHERE s.run_id = due.run_id AND s.name = due.name AND s.iteration = due.iteration
+    RETURNING due.run_id, due.name, due.iteration, due.generation, due.tenant, due.correlation_id, due.traceparent
+), pushed_runs AS (
     UPDATE milepost.run AS r
-    SET wake_at = milepost.clock() + $3::interval
-    FROM due
+    SET wake_at = (SELECT later FROM tick)
+    FROM due_runs AS due
     WHERE r.id = due.run_id
+    RETURNING due.run_id, due.tenant, due.correlation_id, due.traceparent
+), message AS (
+    SELECT (tick.id_begins || to_hex(tick.id_ends + row_number() OVER ()))::uuid AS id, tick.headers,
+           pushed.run_id::text AS run, pushed.name, pushed.iteration, pushed.generation, pushed.tenant,
+           pushed.correlation_id, pushed.traceparent
+    FROM tick, (
+        SELECT run_id, name, iteration, generation, tenant, correlation_id, traceparent FROM pushed_steps
+        UNION ALL
+        SELECT run_id, NULL, '', 0, tenant, correlation_id, traceparent FROM pushed_runs
+    ) AS pushed
+), sent AS (
+    INSERT INTO milepost.outbox (id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
+    SELECT id, tenant, $4, $4, run, $5,
+           convert_to('{"run":"' || run || '","step":' || coalesce(to_json(name)::text, 'null') || ',"iteration":'
+                      || to_json(iteration)::text || ',"generation":' || generation || '}', 'UTF8'),
+           headers || jsonb_strip_nulls(jsonb_object(
+               ARRAY['ce_id', 'ce_tenant', 'ce_correlationid', 'traceparent'],
+               ARRAY[id::text, nullif(tenant, ''), nullif(correlation_id, ''), nullif(traceparent, '')]))
+    FROM message
+    RETURNING true
 )
-SELECT * FROM due;
+SELECT count(*) FROM sent;
