@@ -14,16 +14,13 @@ from ..schemas.ids import Clock
 from .catalog import Catalog
 from .encode import Encoded, Encoder
 from .log import Reader
+from .pace import Pace
 from .position import Page, Position
 from .producer import Producer
 from .routing import Routing
 
 _FASTEST, _FAST = 0.001, 0.005
 _BUSY_FOR = 10.0
-
-#: After a page of fewer rows than the first number the next look waits so many seconds: a look, a flush and a request
-#: cost the same for one row as for twenty, and the processor time they take is missing to those who write the rows.
-_GAPS = ((8, 0.004), (256, 0.010))
 
 Fed: TypeAlias = tuple[Page, Encoded]
 _Found: TypeAlias = Fed | Position | Exception
@@ -74,13 +71,6 @@ class _Line:
         self._came.set()
 
 
-def gap_after(page: Page) -> float:
-    """Return the seconds to wait before looking for what comes after a page; none while there is a backlog."""
-    if page.behind:
-        return 0.0
-    return next((gap for rows, gap in _GAPS if len(page.rows) < rows), 0.0)
-
-
 class Feeder:
     """One page ahead of the sender, never more.
 
@@ -113,6 +103,7 @@ class Feeder:
         self._timestamp = timestamp
         self._line = _Line()
         self._row_at = clock.monotonic()
+        self._pace = Pace(self._row_at)
 
     async def run(self) -> None:
         """Feed until cancelled; a failure is handed to who takes the pages."""
@@ -122,7 +113,7 @@ class Feeder:
             while True:
                 found = await reading
                 if isinstance(found, Page):
-                    gap = gap_after(found)
+                    gap = self._pace.gap(len(found.rows), found.behind, self._clock.monotonic())
                     # The database works on the next page while this one is encoded.
                     reading = asyncio.create_task(self._look(gap))
                     await self._line.put_page((found, await self._encode(found)))

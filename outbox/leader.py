@@ -24,7 +24,7 @@ from .lease import Lease
 from .log import OutboxState, PositionLog, Reader, outbox_state
 from .parking import Parking
 from .patience import Backoff, Trouble
-from .position import Page, Position, contiguous
+from .position import Page, Position, contiguous, may_go
 from .producer import Producer, SendFailed
 from .routing import Routing
 
@@ -98,6 +98,7 @@ class Leader:
         self._position = Position()
         self._done: set[int] = set()
         self._dirty = False
+        self._unstored, self._stored_at = 0, clock.monotonic()
         self._due: dict[str, float] = {}
         self._reserve: float | None = None
 
@@ -176,7 +177,8 @@ class Leader:
             await self._write(self._position)
 
     async def _deliver(self, producer: Producer, page: Page, encoded: Encoded) -> None:
-        await self._write(page.before)
+        if not may_go(page, self._unstored, self._clock.monotonic() - self._stored_at):
+            await self._write(page.before, page.until)
         self._lease.check()
         try:
             await producer.send(encoded.batches, self._allowed)
@@ -192,6 +194,7 @@ class Leader:
                 self._routing.settled(seq)
         self._position = page.after
         self._dirty = not encoded.parked
+        self._unstored = self._unstored + len(page.rows) if self._dirty else 0
         self._done.clear()
         if encoded.batches:
             self._backoff.reset()
@@ -240,9 +243,9 @@ class Leader:
         if self._is_due("rest", _REST) or self._dirty:
             await self._write(seen)
 
-    async def _write(self, position: Position) -> None:
-        await self._log.write(position)
-        self._dirty = False
+    async def _write(self, position: Position, until: str | None = None) -> None:
+        await self._log.write(position, until)
+        self._dirty, self._unstored, self._stored_at = False, 0, self._clock.monotonic()
 
     async def _measure(self) -> None:
         self._measured(await outbox_state(self._writing, self._outbox))

@@ -10,14 +10,15 @@ from uuid import UUID
 import asyncpg
 
 from ..schemas.errors import StateError
-from .position import Page, Position, Row, Snapshot, parse_snapshot
+from .position import PAGE_ROWS, UNKNOWN, Page, Position, Row, Snapshot, parse_snapshot
 from .store import Sql
 
-#: Rows and bytes of a page: what may be repeated after a kill, and what the relay holds in memory twice.
-PAGE_ROWS = 3000
+#: Bytes of a page, which the relay holds in memory twice.
 PAGE_BYTES = 4_000_000
 #: Up to so many rows of late transactions are sorted per page; more are found by walking the numbers.
 _FEW = 5000
+#: A place in the server's log that is always flushed.
+_NOWHERE = "0/0"
 #: Positions that are kept behind the newest one.
 _KEPT = 100
 
@@ -28,6 +29,7 @@ class _Tick:
 
     Attributes:
         plain: Whether no late row is mixed in and no page can have more than the bytes allowed.
+        until: As in `Page`.
     """
 
     current: Snapshot
@@ -36,6 +38,7 @@ class _Tick:
     late: tuple[int, ...]
     left: int
     plain: bool
+    until: str | None
 
 
 class Reader:
@@ -75,27 +78,27 @@ class Reader:
         """Return the next page, or, when there is nothing, the position that this shows."""
         if self._resumed is not None:
             resumed, self._resumed = self._resumed, None
-            await self._open_tick(resumed.current, resumed.last_seq)
+            await self._open_tick(resumed.current, resumed.last_seq, UNKNOWN)
         if self._tick is None:
-            (_, fits, _, _, snapshot), *rows = await self._fetch(
+            (_, fits, until, _, snapshot), *rows = await self._fetch(
                 Sql.read_new, *self._since(), self._rows, self._bytes
             )
             current = parse_snapshot(snapshot)
             if fits == "true":
-                return self._small(current, rows)
-            await self._open_tick(current, 0)
+                return self._small(current, rows, until)
+            await self._open_tick(current, 0, until)
         return await self._next_page()
 
     def _since(self) -> tuple[int, list[int]]:
         return self._previous[1], list(self._previous[2])
 
-    def _small(self, current: Snapshot, rows: Sequence[Row]) -> Page | Position:
+    def _small(self, current: Snapshot, rows: Sequence[Row], until: str | None) -> Page | Position:
         before = Position(self._previous, current)
         self._previous = current
         after = Position(current, current)
-        return Page(rows, before, after, 0) if rows else after
+        return Page(rows, before, after, 0, until) if rows else after
 
-    async def _open_tick(self, current: Snapshot, last_seq: int) -> None:
+    async def _open_tick(self, current: Snapshot, last_seq: int, until: str | None) -> None:
         xmax, running = self._since()
         found: Any = await self._fetch(Sql.find_floors, xmax, current[1], running, last_seq, current)
         fresh, fresh_floor, late, late_floor, largest = found[0]
@@ -109,6 +112,7 @@ class Reader:
             late=tuple(running) if few else (),
             left=fresh + late,
             plain=(late == 0 or not few) and largest * self._rows <= self._bytes,
+            until=until,
         )
 
     async def _next_page(self) -> Page | Position:
@@ -124,7 +128,7 @@ class Reader:
         after = Position(self._previous, tick.current, tick.last_seq)
         if not tick.left:
             after = self._close_tick()
-        return Page(rows, before, after, tick.left)
+        return Page(rows, before, after, tick.left, tick.until)
 
     async def _page_of(self, tick: _Tick) -> list[Row]:
         floor, count = max(tick.fresh_from, tick.last_seq), min(self._rows, tick.left)
@@ -201,8 +205,18 @@ class PositionLog:
             )
         return Position(found["previous"], found["current"], found["last_seq"])
 
-    async def write(self, position: Position) -> None:
-        """Store a position; when this returns, it and every row read before it survive a crash."""
+    async def write(self, position: Position, until: str | None = UNKNOWN) -> None:
+        """Store a position.
+
+        When this returns, all that lies before `until` survives a crash of the server, the position itself if that had
+        to be waited for; else a crash within the next 0.6 seconds may take it back (three times wal_writer_delay), and
+        what was sent in them is sent again.
+
+        Args:
+            until: As in `Page`; None when nothing has to survive.
+
+        Source: https://www.postgresql.org/docs/current/wal-async-commit.html
+        """
         self._n += 1
         await self._connection.execute(
             Sql.write_position,
@@ -213,6 +227,7 @@ class PositionLog:
             position.current,
             position.last_seq,
             self._system,
+            until or _NOWHERE,
             timeout=self._timeout,
         )
 

@@ -17,16 +17,8 @@ from ..schemas.ids import Clock, Ids
 from ..schemas.settings import MAX_EVENT_BYTES
 from .refusals import body_of, check_around, check_headers, check_texts, check_values, no_topic, too_large
 
-Columns: TypeAlias = tuple[
-    list[UUID],
-    list[str],
-    list[str],
-    list[str],
-    list[str | None],
-    list[str],
-    list[bytes | None],
-    list[str],
-]
+#: Id, tenant, topic, aggregatetype, aggregateid, type, payload, and headers as JSON text.
+Values: TypeAlias = tuple[UUID, str, str, str, str | None, str, bytes | None, str]
 
 
 class Message(Protocol):
@@ -64,18 +56,23 @@ class OutboxRow:
     headers: dict[str, str]
 
 
-def columns(rows: Sequence[OutboxRow]) -> Columns:
-    """Turn rows into the arrays that the insert unnests."""
+def values(row: OutboxRow) -> Values:
+    """Turn a row into the values that are inserted."""
     return (
-        [row.id for row in rows],
-        [row.tenant for row in rows],
-        [row.topic for row in rows],
-        [row.aggregatetype for row in rows],
-        [row.aggregateid for row in rows],
-        [row.type for row in rows],
-        [row.payload for row in rows],
-        [to_json(row.headers).decode() for row in rows],
+        row.id,
+        row.tenant,
+        row.topic,
+        row.aggregatetype,
+        row.aggregateid,
+        row.type,
+        row.payload,
+        to_json(row.headers).decode(),
     )
+
+
+def columns(rows: Sequence[OutboxRow]) -> list[list[object]]:
+    """Turn rows into the arrays that the insert unnests."""
+    return [list(column) for column in zip(*map(values, rows), strict=True)]
 
 
 def event_row(
@@ -110,7 +107,7 @@ def event_row(
     if isinstance(event, Event):
         check_values(spec.type, event)
     record_key = _key_of(event) if key is None else key
-    own = dict(headers or {})
+    own = dict(headers) if headers else {}
     check_headers(spec.type, own)
     check_texts(spec.type, {"key": record_key, "tenant": tenant, "topic": topic})
     check_around(spec.type, record_key, own, max_bytes)
@@ -133,7 +130,7 @@ def event_row(
         content_type=coded.content_type,
     )
     name = topic or spec.topic
-    if not is_topic(name):
+    if name != spec.topic and not is_topic(name):
         raise no_topic(spec.type, name)
     body = None if isinstance(event, Tombstone) else coded.data
     return OutboxRow(

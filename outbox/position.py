@@ -13,6 +13,13 @@ from typing import TypeAlias
 #: xmin, xmax and the transactions in progress between them, as asyncpg reads pg_snapshot.
 Snapshot: TypeAlias = tuple[int, int, tuple[int, ...]]
 
+#: Rows of a page, and what may be repeated after a kill of the relay.
+PAGE_ROWS = 3000
+#: In place of a place in the server's log: one that is not reached, so that its end has to be.
+UNKNOWN = "FFFFFFFF/FFFFFFFF"
+#: Longest time for which what was sent is not stored, in seconds.
+_UNSTORED = 0.1
+
 #: Sees nothing as committed, so that a first relay sends every row there is.
 BEFORE_ALL: Snapshot = (1, 1, ())
 
@@ -43,12 +50,29 @@ class Page:
         before: Position that holds while the page is being sent: all earlier pages are done.
         after: Position once the page is done.
         behind: Rows of the same tick that later pages bring.
+        until: Place in the server's log (pg_lsn) up to which it has to be flushed before these rows are sent, since
+            some may have been committed without waiting for that; None when it was.
     """
 
     rows: Sequence[Row]
     before: Position
     after: Position
     behind: int
+    until: str | None = None
+
+
+def may_go(page: Page, sent: int, seconds: float) -> bool:
+    """Tell whether a page may be sent before the position ahead of it is stored.
+
+    Storing costs as much for one row as for thousands. What is repeated after a kill stays within a page, and a tick
+    that needs several is always resumed in its own order.
+
+    Args:
+        sent: Rows that were sent since a position was stored.
+        seconds: Time since then.
+    """
+    alone = page.before.last_seq == 0 and page.after.settled
+    return alone and page.until is None and sent + len(page.rows) <= PAGE_ROWS and seconds < _UNSTORED
 
 
 def parse_snapshot(text: str) -> Snapshot:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic_core import PydanticSerializationError
@@ -18,6 +20,8 @@ from ..schemas.events import Event
 RESERVED_HEADERS = frozenset({"content-type", "traceparent", "tracestate"})
 #: What pydantic writes in place of a secret.
 _MASK = b'"**********"'
+#: What can hold neither a text nor an instant.
+_HARMLESS = frozenset({int, float, bool, type(None), Decimal, UUID, date})
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -30,6 +34,8 @@ def check_values(where: str, value: object) -> None:
     Raises:
         UsageError: MP310 or MP311, naming the field.
     """
+    if _is_plain(value):
+        return
     for path, leaf in _leaves("", value):
         if isinstance(leaf, datetime):
             if leaf.utcoffset() is None:
@@ -40,6 +46,20 @@ def check_values(where: str, value: object) -> None:
                 )
         elif isinstance(leaf, str):
             _check_text(where, f"field {path}", leaf)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a quick look shows that nothing in a value can be refused; most events are flat."""
+    if not isinstance(value, BaseModel) or value.__pydantic_extra__:
+        return False
+    for field in value.__dict__.values():
+        kind = type(field)
+        if kind is str:
+            if "\0" in field or not field.isascii():
+                return False
+        elif kind not in _HARMLESS:
+            return False
+    return True
 
 
 def too_large(where: str, size: int, limit: int) -> UsageError:

@@ -14,7 +14,7 @@ from ..schemas.errors import StateError, UsageError
 from ..streams.database import Sql as DatabaseSql
 from ..streams.database import check_level
 from ..streams.drivers import Rows, Run, RunSync
-from .model import OutboxRow, columns, lock_numbers
+from .model import OutboxRow, columns, lock_numbers, values
 from .refusals import too_large
 from .store import Sql
 
@@ -47,7 +47,7 @@ Statements: TypeAlias = Generator[Statement, Rows, None]
 
 
 def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = "publish()") -> Statements:
-    """Insert rows, all or none, in one statement.
+    """Insert rows, all or none.
 
     Args:
         lock_key: First take the locks of their keys, until the transaction ends.
@@ -63,6 +63,8 @@ def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = 
         ((level,),) = yield Statement(DatabaseSql.isolation)
         check_level(level, call.replace("()", "(lock_key=True)"))
         yield Statement(Sql.lock_keys, [_few(lock_numbers(rows), call)])
+    if len(rows) == 1 and (yield Statement(Sql.insert_row, values(rows[0]))):
+        return
     found = yield Statement(Sql.insert_rows, columns(rows))
     if not found:
         return

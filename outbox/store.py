@@ -9,6 +9,7 @@ class Sql(Queries):
     """Queries of this room."""
 
     lock_keys: str
+    insert_row: str
     insert_rows: str
     known_topics: str
     ensure_lease: str

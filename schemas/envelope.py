@@ -35,9 +35,9 @@ _PREFIXES = ("ce_", "milepost-")
 _NAMES = ("type", "source", "id", "tenant", "correlationid", "causationid")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Record:
-    """A Kafka record as it was read: raw bytes, nothing decoded.
+    """A Kafka record as it was read: raw bytes, nothing decoded; not frozen, for the time that takes, and not changed.
 
     Attributes:
         timestamp_ms: Record timestamp in milliseconds since 1970 (UTC).

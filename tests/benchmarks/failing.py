@@ -12,7 +12,7 @@ import asyncio
 import time
 from uuid import UUID
 
-from milepost.outbox.log import PAGE_ROWS
+from milepost.outbox.position import PAGE_ROWS
 
 from tests.chaos.relay.test_adversarial import KEYS, TRUTH, WRITERS, Writer, kill_leaders
 from tests.support.outbox import (

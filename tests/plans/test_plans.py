@@ -88,7 +88,8 @@ STEPS = json.dumps(
 )
 
 QUERIES = {
-    "publish": Hot(OutboxSql.insert_rows, ROW, 60),
+    "publish": Hot(OutboxSql.insert_row, tuple(column[0] for column in ROW), 150),
+    "publish many": Hot(OutboxSql.insert_rows, ROW, 60),
     "relay: tick": Hot(OutboxSql.read_new, (CURRENT[1], [150, 160], 2000, 2_000_000), 150, RELAY),
     "relay: floors": Hot(
         OutboxSql.find_floors, (PREVIOUS[1], CURRENT[1], [150, 160], 0, CURRENT), 250, RELAY

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from milepost.outbox.log import PAGE_ROWS
+from milepost.outbox.position import PAGE_ROWS
 from milepost.outbox.publish import publish
 
 from tests.support.outbox import (

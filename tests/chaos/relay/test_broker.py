@@ -115,6 +115,9 @@ async def test_asked_to_stop_while_the_broker_is_frozen(
             ids = await publish_noted(connection, topic, notes(0, 10))
             await until_sent(connection)
             broker.freeze()
+            # By then a page is sent only when its position is stored.
+            rested = "SELECT max(at) < clock_timestamp() - interval '200 ms' FROM milepost.outbox_position"
+            await until(lambda: connection.fetchval(rested), what="the relay to rest")
             written = await connection.fetchval("SELECT max(n) FROM milepost.outbox_position")
             ids += await publish_noted(connection, topic, notes(10, 60))
             await until(

@@ -11,12 +11,13 @@ from uuid import UUID
 import asyncpg
 import pytest
 from milepost.outbox.lease import LeaseLost, Terms, take_lease
-from milepost.outbox.log import PositionLog
+from milepost.outbox.log import PositionLog, Reader
 from milepost.outbox.parking import Parking
-from milepost.outbox.position import Position
+from milepost.outbox.position import Page, Position, may_go
+from milepost.outbox.publish import publish
 from milepost.schemas.errors import StateError
 
-from tests.support.outbox import CLOCK, connected
+from tests.support.outbox import CLOCK, Noted, connected
 
 
 def at(n: int) -> Position:
@@ -90,6 +91,26 @@ async def test_a_position_is_durable_when_written(database_url: str) -> None:
             await log.write(at(n + 1))
             assert await watch.fetchval("SELECT pg_current_wal_flush_lsn() > $1", before)
         assert await writer.fetchval("SHOW synchronous_commit") == "off", "only for that statement"
+
+
+async def test_what_is_sent_was_durable_although_its_commit_did_not_wait(database_url: str) -> None:
+    async with connected(database_url, 3) as (writer, reading, watch):
+        log = PositionLog(writer, "outbox", 1, timeout=5)
+        reader = Reader(reading, await log.load(), timeout=5)
+        await log.write(Position())
+        await watch.execute("SET synchronous_commit = off")
+        waited = 0
+        for n in range(30):
+            async with watch.transaction():
+                await publish(watch, Noted(key=str(n)))
+            committed = await watch.fetchval("SELECT pg_current_wal_insert_lsn()")
+            page = await reader.read()
+            assert isinstance(page, Page)
+            if not may_go(page, 0, 0.0):
+                waited += 1
+                await log.write(page.before, page.until)
+            assert await watch.fetchval("SELECT pg_current_wal_flush_lsn() >= $1", committed)
+        assert waited > 0, "the server's own writer cannot have been there first each time"
 
 
 async def test_a_copy_of_the_database_is_refused(database_url: str) -> None:

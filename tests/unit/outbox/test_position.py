@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from milepost.outbox.position import Page, Position, Snapshot, contiguous, parse_snapshot
+from milepost.outbox.position import PAGE_ROWS, Page, Position, Snapshot, contiguous, may_go, parse_snapshot
 
 BEFORE = Position((5, 9, (7,)), (9, 12, ()), 3)
 AFTER = Position((9, 12, ()), (9, 12, ()))
@@ -29,3 +29,26 @@ def test_all_done_is_the_end_of_the_page() -> None:
 )
 def test_snapshots(text: str, snapshot: Snapshot) -> None:
     assert parse_snapshot(text) == snapshot
+
+
+def small(rows: int = 1, *, until: str | None = None) -> Page:
+    here = Position((9, 9, ()), (9, 9, ()))
+    return Page([(n, "t", "k", b"", "{}") for n in range(rows)], here, here, 0, until)
+
+
+@pytest.mark.parametrize(
+    ("page", "sent", "seconds", "may"),
+    [
+        (small(), 0, 0.0, True),
+        (small(500), PAGE_ROWS - 500, 0.09, True),
+        (small(500), PAGE_ROWS - 499, 0.0, False),  # more than a page would be repeated after a kill
+        (small(), 0, 0.1, False),
+        (small(until="0/1A"), 0, 0.0, False),  # it may not be durable yet
+        (page(4, 6), 0, 0.0, False),  # in the middle of a tick
+    ],
+    ids=str,
+)
+def test_when_a_page_may_go_before_its_position_is_stored(
+    page: Page, sent: int, seconds: float, may: bool
+) -> None:
+    assert may_go(page, sent, seconds) is may

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from milepost.outbox.model import event_row
+from milepost.outbox.refusals import _is_plain, _leaves
 from milepost.schemas.errors import UsageError
 from milepost.schemas.events import Event
 from milepost.schemas.ids import ManualClock, SystemIds
@@ -91,3 +94,31 @@ def test_accepted(event: Sent) -> None:
     row = make(event, max_bytes=1200, headers={"shop": "grün"})
     assert Sent.model_validate_json(row.payload) == event
     assert row.headers["shop"] == "grün"
+
+
+class Flat(BaseModel):
+    """Whatever an event's fields may hold."""
+
+    model_config = ConfigDict(extra="allow")
+    field: Any
+
+
+texts = st.text(st.characters(exclude_categories=[]) | st.sampled_from("\0\ud800"))
+leaves = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.decimals() | st.uuids() | st.dates() | texts
+)
+leaves |= st.datetimes() | st.datetimes(timezones=st.just(UTC)) | st.binary()
+
+
+@given(
+    st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)
+    )
+)
+def test_the_quick_look_passes_nothing_that_would_be_refused(field: Any) -> None:
+    for value in (Flat(field=field), Flat(field=1, more=field)):
+        if _is_plain(value):
+            assert all(not isinstance(leaf, datetime) for _, leaf in _leaves("", value))
+            assert all(
+                "\0" not in leaf and leaf.isascii() for _, leaf in _leaves("", value) if isinstance(leaf, str)
+            )
