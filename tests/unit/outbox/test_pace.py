@@ -41,7 +41,7 @@ def test_it_comes_back_to_the_short_wait() -> None:
     for _ in range(50):
         now += 0.036
         assert pace.gap(72, 0, now) >= 0.004
-    waits = []
+    waits: list[float] = []
     for _ in range(20):
         now += waits[-1] + 0.004 if waits else 0.036
         waits.append(pace.gap(1, 0, now))
