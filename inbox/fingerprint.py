@@ -17,7 +17,9 @@ def fingerprint(type: str, data: bytes) -> bytes:
     JSON is taken as it is.
     """
     try:
-        canonical = _canonical(_read(data.decode())).encode()
+        text = data.decode()
+        found = _read(text)
+        canonical = (_flat(found, text) or _canonical(found)).encode()
     except (ValueError, RecursionError):
         canonical = data
     return hashlib.sha256(type.encode(errors="surrogatepass") + b"\n" + canonical).digest()
@@ -51,11 +53,41 @@ def _read(text: str) -> Any:
     return found if end == len(text) else _DECODER.decode(text)
 
 
+def _flat(found: Any, text: str) -> str | None:
+    """Return the canonical JSON of an object of plain members, None of anything else; half the encoder's time.
+
+    Texts need no escape where the whole has none and is ASCII without U+007F; other control characters are in no text.
+    """
+    if (
+        type(found) is not dict
+        or len(found) > _MEMBERS
+        or not text.isascii()
+        or "\\" in text
+        or "\x7f" in text
+    ):
+        return None
+    members = []
+    for name in sorted(found):
+        value = found[name]
+        if type(value) is str:
+            members.append(f'"{name}":"{value}"')
+        elif type(value) is list and len(value) == 2 and value[0] == "#" and type(value[1]) is str:
+            members.append(f'"{name}":["#","{value[1]}"]')
+        elif value is None or type(value) is bool:
+            members.append(f'"{name}":{_WORDS[value]}')
+        else:
+            return None
+    return "{" + ",".join(members) + "}"
+
+
 def _written(number: str) -> list[str]:
     # A list of one text cannot come from another JSON value that reads the same but ["#", …] written out.
     return ["#", number]
 
 
+#: Most members that Python writes faster than the encoder.
+_MEMBERS = 24
+_WORDS = {None: "null", True: "true", False: "false"}
 _DECODER = json.JSONDecoder(parse_float=_written, parse_int=_written, parse_constant=_written)
 _SCAN: Callable[[str, int], tuple[Any, int]] = getattr(_DECODER, "scan_once")  # noqa: B009 - typeshed lacks it
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))

@@ -22,6 +22,7 @@ from ..streams.database import Database
 from ..streams.reader_lane import getting_on
 from . import model
 from .calling import call
+from .collecting import uncollected
 from .consumer import Consumer, PreparedConsumer
 from .counts import Counts
 from .failures import (
@@ -140,11 +141,11 @@ class Intake:
                 pieces.extendleft(reversed(split(some, failed.item, failed.last)))
 
     def _read(self, records: Sequence[Record], oldest_ms: float, done_below: int | None) -> list[Item]:
-        find, unknown = self._consumer.handler_of, self._consumer.unknown
-        items = [
-            model.read(record, find, unknown=unknown, oldest_ms=oldest_ms, done_below=done_below)
-            for record in records
-        ]
+        find, how = self._consumer.handler_of, self._consumer.unknown
+        with uncollected():
+            items = [
+                model.read(one, find, how, oldest_ms=oldest_ms, done_below=done_below) for one in records
+            ]
         self.counts.read(items)
         return items
 

@@ -154,8 +154,8 @@ BEHIND = Reason("HANDLE", "KEY_HELD", "it waits behind an earlier letter of its 
 def read(
     record: Record,
     find: Find,
-    *,
     unknown: Literal["skip", "dead_letter"],
+    *,
     oldest_ms: float,
     done_below: int | None = None,
 ) -> Item:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 from aiokafka.errors import KafkaError
 
@@ -110,8 +112,8 @@ class Assignment:
 
     def receive(self, records: Sequence[Record]) -> None:
         """Give records to the lanes that were there when the poll returned."""
-        for record in records:
-            self._admitted[record.topic, record.partition].offer(record)
+        for found, some in groupby(records, attrgetter("topic", "partition")):
+            self._admitted[found].offer(list(some))
 
     def polled(self) -> None:
         """A poll returned."""

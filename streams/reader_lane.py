@@ -130,12 +130,12 @@ class Lane:
         """Whether it waits for records that Kafka would have to send."""
         return self.placed and not self._queue and self.busy_since is None and not self._over
 
-    def offer(self, record: Record) -> None:
-        """Take a record that was polled while this lane was placed."""
+    def offer(self, records: Sequence[Record]) -> None:
+        """Take records that were polled while this lane was placed."""
         if self._over:
             return
-        self._queue.append(record)
-        self._bytes += len(record.value or b"")
+        self._queue.extend(records)
+        self._bytes += sum(len(record.value or b"") for record in records)
         self._arrived.set()
         full = len(self._queue) >= 2 * self._max_records or self._bytes >= _BYTES
         if full and not self._paused:

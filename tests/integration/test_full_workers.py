@@ -76,8 +76,8 @@ async def test_a_message_that_waits_for_a_slot_gets_on_while_steps_run(database_
             before=None,
         )
         await until(lambda: lane.placed)
-        lane.offer(record(0))
-        lane.offer(record(1))
+        lane.offer([record(0)])
+        lane.offer([record(1)])
         began = clock.monotonic()
         await until(lambda: hand.worker.busy == 1)
         await until(lambda: clock.monotonic() - began > 3, within=10)

@@ -147,6 +147,16 @@ WRITTEN = st.builds(
     st.none() | st.just(1),
     st.booleans(),
 )
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(max_codepoint=0x80), max_size=5)
+)
+FLAT = st.dictionaries(st.text(max_size=3) | st.sampled_from("abc"), PLAIN, max_size=30).map(
+    lambda body: json.dumps(body, ensure_ascii=False).encode(errors="surrogatepass")
+)
 AROUND = st.sampled_from([b"", b" ", b"\n\t", b"x", b"\xef\xbb\xbf", b",", b"\x00"])
 
 
@@ -168,7 +178,10 @@ def as_first_released(type: str, data: bytes) -> bytes:
 @example(b"1e5", b"", b"")
 @example(b"[" * 100_000, b"", b"")
 @example(b'{"a": NaN, "a": -0}', b"", b"")
-@given(WRITTEN | st.binary(max_size=20), AROUND, AROUND)
+@example(b'{"b": ["#", "1"], "a": [], "A": true, "": null, "c": "\x7f"}', b"", b"")
+@example(b'{"b": ["#", "1\\n"], "a": {}}', b"", b"")
+@example(b'{"b": ["#", 1], "a": "\t"}', b"", b"")
+@given(WRITTEN | FLAT | st.binary(max_size=20), AROUND, AROUND)
 def test_a_fingerprint_stays_what_it_was(body: bytes, before: bytes, behind: bytes) -> None:
     data = before + body + behind
     assert fingerprint("test.paid", data) == as_first_released("test.paid", data)
