@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
+from .packing import headers_of
 from .position import Row
-from .records import Batch, headers_of, size_alone, sized
+from .records import Batch, size_alone, sized
 from .routing import LATER_ROOM, Parked, Routing
 
 TopicPartition: TypeAlias = tuple[str, int]
 
 #: Kafka's default message.max.bytes is 1,048,588 for a whole batch; batches stay below it.
 BATCH_BYTES = 1_000_000
+#: Records of more bytes than these are looked at one by one.
+_LARGE = BATCH_BYTES // 2
 #: Rows between two turns of the event loop: about two milliseconds.
 _SLICE = 250
 #: Longest key of which the place is kept, in characters: 16,384 of them need no more than 20 MB.
@@ -113,7 +116,7 @@ class Encoder:
                 careful = True
                 continue
             size = 0
-            if careful or len(value or b"") + len(headers) + len(key or "") > BATCH_BYTES // 2:
+            if careful or len(headers) + (len(value) if value else 0) + (len(key) if key else 0) > _LARGE:
                 size = size_alone(sized(None if key is None else key.encode()), value, headers)
                 parked = self._routing.refusal(row, size, self._draining)
                 if parked is not None:
@@ -121,14 +124,17 @@ class Encoder:
                     careful = True  # it may hold its key from here on
                     continue
             if key is not None:
-                partition, key_bytes = place_of(key, partitions[topic])
+                place = _place_of if len(key) <= _KEPT_KEY else place_of
+                partition, key_bytes = place(key, partitions[topic])
             elif topic not in self._routing.compacted:
                 partition, key_bytes = self._without_key(partitions[topic]), _NO_KEY
             else:
                 encoded.parked.append(self._routing.put_aside(row, "KEY_MISSING", _KEYLESS))
                 continue
-            chain = batches.setdefault((topic, partition), [])
-            full = not chain or (careful and self._is_full(topic, chain[-1], seq, size))
+            chain = batches.get((topic, partition))
+            if chain is None:
+                chain = batches[topic, partition] = [Batch(timestamp, self._bytes)]
+            full = careful and chain[-1].seqs and self._is_full(topic, chain[-1], seq, size)
             if full or not chain[-1].add(seq, key_bytes, value, headers):
                 chain.append(Batch(timestamp, self._bytes))
                 chain[-1].add(seq, key_bytes, value, headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, get_args
 from uuid import UUID
 
 from pydantic_core import to_json
@@ -19,6 +19,7 @@ from .refusals import body_of, check_around, check_headers, check_texts, check_v
 
 #: Id, tenant, topic, aggregatetype, aggregateid, type, payload, and headers as JSON text.
 Values: TypeAlias = tuple[UUID, str, str, str, str | None, str, bytes | None, str]
+_VALUES = get_args(Values)
 
 
 class Message(Protocol):
@@ -71,8 +72,9 @@ def values(row: OutboxRow) -> Values:
 
 
 def columns(rows: Sequence[OutboxRow]) -> list[list[object]]:
-    """Turn rows into the arrays that the insert unnests."""
-    return [list(column) for column in zip(*map(values, rows), strict=True)]
+    """Turn rows into the arrays that the insert unnests, empty ones for none."""
+    found = [*map(values, rows)]
+    return [[row[n] for row in found] for n in range(len(_VALUES))]
 
 
 def event_row(

@@ -28,6 +28,7 @@ from ..streams.kafka import quiet_client
 from ..streams.kafka_client import KafkaAt, client_arguments, why_unreachable
 from .encode import BATCH_BYTES, TopicPartition
 from .facts import TopicFacts, describe_topics
+from .produce import write_once
 from .records import Batch
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
@@ -80,6 +81,7 @@ class Producer:
             max_batch_size=BATCH_BYTES,
             request_timeout_ms=max(1, int(min(delivery_timeout, _REQUEST).total_seconds() * 1000)),
         )
+        write_once(self._producer.client)
         self._failed = False
         self._opening: asyncio.Task[None] | None = None
         self.partitions: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Kafka's record batch, format 2, written as it stands on the wire.
 
-aiokafka's builder takes headers as pairs, one record at a time; what most records have in common would be made and
-written anew for each. Here the bytes of common headers and keys are kept, and a batch is joined once.
+aiokafka's builder takes one record at a time, and would write what most records have in common anew for each. Here the
+bytes of common headers (packing.py) and keys are kept, and a batch is joined once.
 
 Source: https://kafka.apache.org/documentation/#recordbatch
 """
@@ -9,11 +9,9 @@ Source: https://kafka.apache.org/documentation/#recordbatch
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
-from typing import Any
+from typing import Final
 
 from aiokafka.record.util import calc_crc32c
-from pydantic_core import from_json, to_json
 
 #: Offset, length, leader epoch, magic and checksum of a batch; then what the checksum is over: attributes, last offset
 #: delta, first and last timestamp, producer's id, epoch and first number, number of records.
@@ -23,8 +21,6 @@ _HEAD_BYTES = _HEAD.size + _SUMMED.size
 _AFTER_LENGTH = _HEAD_BYTES - 12
 _MAGIC, _NO_EPOCH = 2, -1
 _KEPT_VARINTS = 70_000
-#: Longest headers of which parts are kept, in characters: 4096 of them need no more than 50 MB.
-_KEPT_HEADERS = 4000
 
 
 class _Varints(dict[int, bytes]):
@@ -42,13 +38,24 @@ class _Varints(dict[int, bytes]):
         return found
 
 
-_VARINT = _Varints()
-_NULL = _VARINT[-1]
+VARINT: Final = _Varints()
+_NULL = VARINT[-1]
+
+
+class _Begins(dict[int, bytes]):
+    """How records of a batch begin, by their number in it: attributes and the timestamp's delta are 0."""
+
+    def __missing__(self, number: int) -> bytes:
+        found = self[number] = b"\0\0" + VARINT[number]
+        return found
+
+
+_BEGIN = _Begins()
 
 
 def sized(data: bytes | None) -> bytes:
     """Return bytes with their length before them, as keys, values and the parts of headers are written."""
-    return _NULL if data is None else _VARINT[len(data)] + data
+    return _NULL if data is None else VARINT[len(data)] + data
 
 
 class Batch:
@@ -86,17 +93,17 @@ class Batch:
         Returns:
             False when it was full, and the record is not in it.
         """
-        delta = _VARINT[len(self.seqs)]
-        value, length = (b"", _NULL) if value is None else (value, _VARINT[len(value)])
-        body = 2 + len(delta) + len(key) + len(length) + len(value) + len(headers)
-        begin = _VARINT[body]
-        size = self._size + len(begin) + body
-        if size > self._limit and self.seqs:
+        seqs = self.seqs
+        begin = _BEGIN[len(seqs)]
+        value, length = (b"", _NULL) if value is None else (value, VARINT[len(value)])
+        body = len(begin) + len(key) + len(length) + len(value) + len(headers)
+        whole = VARINT[body]
+        size = self._size + len(whole) + body
+        if size > self._limit and seqs:
             return False
         self._size = size
-        self.seqs.append(seq)
-        # Attributes and the timestamp's delta are 0.
-        self._parts += (begin, b"\0\0", delta, key, length, value, headers)
+        seqs.append(seq)
+        self._parts += (whole, begin, key, length, value, headers)
         return True
 
     def size(self) -> int:
@@ -142,49 +149,3 @@ def size_alone(key: bytes, value: bytes | None, headers: bytes) -> int:
     batch = Batch(0, 0)
     batch.add(0, key, value, headers)
     return batch.size()
-
-
-def headers_of(text: str) -> bytes:
-    """Return a row's headers as they stand in its record, from how jsonb prints them.
-
-    jsonb prints shorter names first, with ", " and ": " between. What rows have in common is read once; their own is
-    cut out: id, time and trace. Where no backslash is in the text every quote begins or ends a name or a value, so
-    that nothing else can be taken for one of them.
-
-    Raises:
-        ValueError, AttributeError: It is no JSON object.
-    """
-    if len(text) <= _KEPT_HEADERS and text.startswith('{"ce_id": "') and "\\" not in text:
-        id_ends = text.find('"', 11)
-        time_ends = text.find('"', id_ends + 15)
-        trace = text.find('"traceparent": "', time_ends)
-        if text.startswith('", "ce_time": "', id_ends) and trace > 0:
-            trace_ends = text.find('"', trace + 16)
-            own = text[11:id_ends].encode()
-            time = text[id_ends + 15 : time_ends].encode()
-            parent = text[trace + 16 : trace_ends].encode()
-            begin, middle, end = _common(text[time_ends + 3 : trace - 2], text[trace_ends + 3 : -1])
-            of_own, of_time, of_parent = _VARINT[len(own)], _VARINT[len(time)], _VARINT[len(parent)]
-            return b"".join((begin, of_own, own, _TIME, of_time, time, middle, of_parent, parent, end))
-    return _written(from_json(text).items())
-
-
-_ID, _TIME, _TRACE = sized(b"ce_id"), sized(b"ce_time"), sized(b"traceparent")
-
-
-@lru_cache(maxsize=4096)
-def _common(before: str, after: str) -> tuple[bytes, bytes, bytes]:
-    """Return what stands before the id, between time and trace, and after that, of headers that are alike."""
-    first, last = (list(from_json(f"{{{inside}}}").items()) for inside in (before, after))
-    middle, end = (b"".join(_header(*pair) for pair in pairs) for pairs in (first, last))
-    return _VARINT[3 + len(first) + len(last)] + _ID, middle + _TRACE, end
-
-
-def _written(headers: Any) -> bytes:
-    found = [_header(name, value) for name, value in headers]
-    return _VARINT[len(found)] + b"".join(found)
-
-
-def _header(name: str, value: Any) -> bytes:
-    """Return a header; `publish` writes texts only, what else SQL may have written goes as JSON."""
-    return sized(name.encode()) + sized(value.encode() if isinstance(value, str) else to_json(value))

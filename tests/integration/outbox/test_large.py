@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from milepost.outbox.encode import BATCH_BYTES
-from milepost.outbox.records import headers_of, size_alone, sized
+from milepost.outbox.packing import headers_of
+from milepost.outbox.records import size_alone, sized
 
 from tests.support.outbox import (
     Noted,

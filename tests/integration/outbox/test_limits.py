@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
+from milepost.outbox.packing import headers_of
 from milepost.outbox.producer import Producer
-from milepost.outbox.records import headers_of, size_alone, sized
+from milepost.outbox.records import size_alone, sized
 from milepost.schemas.errors import UsageError
 
 from tests.support.outbox import (

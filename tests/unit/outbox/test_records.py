@@ -9,8 +9,9 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import example, given
 from hypothesis import strategies as st
-from milepost.outbox import encode, records
-from milepost.outbox.records import Batch, headers_of, size_alone, sized
+from milepost.outbox import encode, packing
+from milepost.outbox.packing import headers_of
+from milepost.outbox.records import Batch, size_alone, sized
 
 #: Names as ours, and others that would stand before, between and behind them.
 NAMES = [
@@ -119,10 +120,29 @@ def test_long_keys_and_headers_are_not_kept() -> None:
     kept, key = encode._place_of.cache_info().currsize, "k" * 201
     assert encode.place_of(key, 4) == (
         (encode.murmur2(key.encode()) & 0x7FFFFFFF) % 4,
-        records.sized(key.encode()),
+        sized(key.encode()),
     )
     assert encode._place_of.cache_info().currsize == kept
-    kept = records._common.cache_info().currsize
+    kept = len(packing._layouts)
     text = '{"ce_id": "1", "ce_time": "t", "large": "' + "x" * 5000 + '", "traceparent": "p"}'
-    assert records.headers_of(text).endswith(records.sized(b"traceparent") + records.sized(b"p"))
-    assert records._common.cache_info().currsize == kept
+    assert headers_of(text).endswith(sized(b"traceparent") + sized(b"p"))
+    assert len(packing._layouts) == kept
+
+
+def test_headers_of_one_kind_are_read_once_and_others_of_its_length_aright() -> None:
+    packing._layouts.clear()
+    own = ["0" * 36, "1" * 36, '"' + "2" * 35, "3" * 35 + "é", "\\" * 36, "4" * 34 + '\\"']
+    for n, (event_id, more) in enumerate([(text, more) for text in own for more in ("a", "b")] * 20):
+        text = as_jsonb({"ce_id": event_id, "ce_type": "t" * 80, "other": more, "traceparent": f"{n:03}"})
+        batch = Batch(STAMP, 5000)
+        batch.add(n, sized(None), None, headers_of(text))
+        (record,) = DefaultRecordBatch(batch._build())
+        assert {name: value.decode() for name, value in record.headers} == json.loads(text)
+    assert len(packing._layouts) <= 4
+
+
+def test_what_is_kept_of_headers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_MOST", 10)
+    for n in range(50):
+        headers_of(as_jsonb({"ce_id": "x" * n, "ce_time": "t"}))
+    assert len(packing._layouts) <= 10
