@@ -16,7 +16,6 @@ from typing import Any
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer
-from milepost.console.serve import collect_rarely
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -126,8 +125,6 @@ def main() -> None:
     options = parser.parse_args()
     sizes = Sizes(options.rounds, options.records, 10_000_000 if options.full else options.retained)
     console = Console()
-    # Raw clients run as what is compared with them does.
-    collect_rarely()
     with servers.postgres() as database, servers.kafka() as broker:
         bench = asyncio.run(run(chosen(options.only), sizes, database, broker.bootstrap, console))
     found = judged(bench.figures)

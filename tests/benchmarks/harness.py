@@ -8,8 +8,8 @@ import json
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ from uuid import UUID
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from milepost.console.serve import collect_rarely
 from milepost.outbox.log import outbox_state
 from milepost.schemas.ids import SystemIds
 
@@ -166,6 +167,18 @@ def environment(url: str, kafka: str, **more: str) -> dict[str, str]:
         "MILEPOST_LOG": "error",
         **more,
     }
+
+
+@contextmanager
+def as_served() -> Iterator[None]:
+    """Let Python's collector be as `milepost serve` sets it; raw clients run as Python comes."""
+    before = gc.get_threshold()
+    collect_rarely()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 async def commit_rows(

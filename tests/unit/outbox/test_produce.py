@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -54,4 +56,18 @@ async def test_other_requests_pass() -> None:
 @pytest.mark.parametrize("batch", [b"", b"x" * 100_000, bytearray(b"y")])
 def test_whatever_holds_the_batch(batch: bytes) -> None:
     request = ProduceRequest(None, -1, 1, [("t", [(0, batch)])]).prepare({0: (7, 7)})
-    assert encoded(request) == request.encode()
+    assert encoded(None, -1, 1, [("t", [(0, batch)])]) == request.encode()
+
+
+async def test_nothing_of_it_waits_for_the_collector() -> None:
+    client: Any = Client(7)
+    write_once(client)
+    request = ProduceRequest(None, -1, 1, [("t", [(0, b"x")])])
+    gone = weakref.ref(request)
+    gc.disable()
+    try:
+        await client.send(1, request)
+        del request
+        assert gone() is None
+    finally:
+        gc.enable()
