@@ -6,7 +6,7 @@ from __future__ import annotations
 #: request and an answer cost about 3.5 ms of all processors together, for one row as for a hundred
 #: (docs/performance.md); up to the first rate that is small beside a wait of 4 ms, and from the second rate on a wait
 #: of 32 ms brings so many rows that it is small beside what writing them costs.
-_SLOW, _FAST = 600.0, 1500.0
+_SLOW, _FAST = 600.0, 1000.0
 _SHORT, _LONG = 0.004, 0.032
 #: After so many rows at once a look costs nothing to speak of.
 _MANY = 256
