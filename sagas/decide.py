@@ -12,14 +12,20 @@ from typing import assert_never
 from uuid import UUID
 
 from ..schemas.states import RunState, StepKind, StepState
-from . import failing, forward, settling, waiting, waking
+from . import acting, failing, forward, settling, waiting, waking
 from .definition import Definition, Node
 from .draft import Draft
-from .facts import Claim, Fact, HandedBack, Probed, Signalled, Stale, Start, Succeeded, TryFailed, Wake
+from .facts import Act, Claim, Fact, HandedBack, Probed, Signalled, Stale, Start, Succeeded, TryFailed, Wake
 from .model import Decision, Limits, Run, Step
 from .transitions import Cause, fits
 
-_CAUSES: dict[type, Cause] = {Start: "start", Wake: "timer", Stale: "sweep", Signalled: "signal"}
+_CAUSES: dict[type, Cause] = {
+    Start: "start",
+    Wake: "timer",
+    Stale: "sweep",
+    Signalled: "signal",
+    Act: "person",
+}
 
 
 def decide(
@@ -44,6 +50,8 @@ def decide(
         return waking.start(draft)
     if isinstance(fact, Wake) and fact.step is None:
         return waking.wake_run(draft)
+    if isinstance(fact, Act):
+        return acting.act(draft, fact)
     step = run.step(fact.step or "", fact.iteration)
     node = None if step is None else _node(definition, step)
     if step is None or node is None:

@@ -141,4 +141,28 @@ class Probed:
     iteration: str = ""
 
 
-Fact: TypeAlias = Start | Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed
+ActName: TypeAlias = Literal["retry", "skip", "mark_succeeded", "compensate", "resume", "cancel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A person decides what no machine may.
+
+    Attributes:
+        what: retry, skip and mark_succeeded name a step or an undo; compensate, resume and cancel mean the run.
+        by: Who says so, for the history.
+        reason: Why, in the person's own words.
+        result: For mark_succeeded, the step's result as JSON of its declared class.
+        undo: For cancel: also undo what was done.
+    """
+
+    what: ActName
+    by: str
+    reason: str
+    step: str | None = None
+    result: Json = None
+    undo: bool = False
+    iteration: str = ""
+
+
+Fact: TypeAlias = Start | Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed | Act

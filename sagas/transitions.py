@@ -3,7 +3,7 @@
 `decide` asserts each change against these tables; `graph.states_mermaid` draws them; docs/states.md shows the drawing.
 
 Causes: start = the run is made; worker = who holds a step, probe or undo reports; timer = `wake_at` has come;
-sweep = a worker's lease has ended; signal = an awaited event is there.
+sweep = a worker's lease has ended; signal = an awaited event is there; person = somebody says so, with a reason.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, Literal, TypeAlias
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 from .model import Step
 
-Cause: TypeAlias = Literal["start", "worker", "timer", "sweep", "signal"]
-CAUSES: Final[tuple[Cause, ...]] = ("start", "worker", "timer", "sweep", "signal")
+Cause: TypeAlias = Literal["start", "worker", "timer", "sweep", "signal", "person"]
+CAUSES: Final[tuple[Cause, ...]] = ("start", "worker", "timer", "sweep", "signal", "person")
 
 _R = RunState
 _S = StepState

@@ -17,7 +17,9 @@ class RunState(StrEnum):
     COMPENSATED = "COMPENSATED"
     COMPENSATION_FAILED = "COMPENSATION_FAILED"
     MANUAL_REQUIRED = "MANUAL_REQUIRED"
+    CANCEL_REQUESTED = "CANCEL_REQUESTED"
     CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
 
 
 class StepState(StrEnum):
@@ -58,7 +60,9 @@ class LetterStatus(StrEnum):
     IGNORED = "IGNORED"
 
 
-FINAL_RUN_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED})
+FINAL_RUN_STATES = frozenset(
+    {RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED, RunState.EXPIRED}
+)
 FINAL_STEP_STATES = frozenset(
     {StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED, StepState.COMPENSATED}
 )

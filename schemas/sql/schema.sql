@@ -811,3 +811,17 @@ CREATE INDEX run_saga_idx ON milepost.run (saga, id);
 CREATE INDEX run_correlation_idx ON milepost.run (correlation_id);
 CREATE INDEX run_created_idx ON milepost.run (created_at);
 CREATE INDEX run_state_idx ON milepost.run (state, id) WHERE state <> 'SUCCEEDED';
+-- Runs that are cancelled at a safe boundary, that ran out of time, and that succeeded in part.
+
+-- No row has one of the new states yet, so every row that there is fits; the one scan looks at both.
+ALTER TABLE milepost.run
+    DROP CONSTRAINT run_state_check,
+    DROP CONSTRAINT run_check,
+    ADD CONSTRAINT run_state_check CHECK (state IN ('PENDING', 'RUNNING', 'WAITING', 'SUCCEEDED',
+        'PARTIALLY_SUCCEEDED', 'FAILED', 'COMPENSATING', 'COMPENSATED', 'COMPENSATION_FAILED', 'MANUAL_REQUIRED',
+        'CANCEL_REQUESTED', 'CANCELLED', 'EXPIRED')) NOT VALID,
+    ADD CONSTRAINT run_check CHECK ((state IN ('SUCCEEDED', 'PARTIALLY_SUCCEEDED', 'FAILED', 'COMPENSATED',
+        'CANCELLED', 'EXPIRED')) = (wake_at IS NULL)) NOT VALID;
+ALTER TABLE milepost.run
+    VALIDATE CONSTRAINT run_state_check,
+    VALIDATE CONSTRAINT run_check;
