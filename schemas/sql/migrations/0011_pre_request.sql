@@ -29,6 +29,9 @@ CREATE TABLE milepost.request (
 CREATE INDEX request_open_idx ON milepost.request (service, id) WHERE state = 'OPEN';
 CREATE INDEX request_run_idx ON milepost.request (run_id);
 
+-- What stands in front of a person, the oldest first: few of all live rows.
+CREATE INDEX step_person_idx ON milepost.step (since) WHERE state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED');
+
 -- What was asked cannot be changed afterwards, only answered.
 DO $$
 BEGIN
