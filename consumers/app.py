@@ -20,14 +20,16 @@ from ..schemas.errors import DefinitionError, UsageError
 from ..schemas.ids import Clock, Ids, Randomness, SystemClock, SystemIds, SystemRandomness
 from ..schemas.options import Retry
 from ..schemas.settings import Settings
-from ..schemas.transaction import AsyncpgTx, Transaction
+from ..schemas.transaction import AnyTx, AsyncpgTx, Transaction
 from ..streams.database import Database
+from ..streams.drivers import run_in
 from .answering import write_reply
 from .edges import Edges
 from .publishing import publish_in
 from .replay_plan import Offsets
 from .replay_run import ReplayReport
 from .replaying import replayer
+from .requests import Request, ask
 from .starting import start_run
 from .webhooks import Webhook
 
@@ -182,6 +184,26 @@ class Milepost(Edges):
                 f"Milepost({self.name!r}, sagas=[...]).",
             )
         return await start_run(self, tx, saga, input, tenant)
+
+    async def cancel(self, tx: AnyTx, run: RunRef, *, undo: bool, by: str, reason: str) -> None:
+        """Ask for a run to be cancelled, in the caller's transaction; when that commits, the orchestrator does it.
+
+        The run stops at its next safe boundary: a call that is under way ends first. It may also have ended by then,
+        and then it stays as it ended. `milepost runs show RUN --history` tells.
+
+        Args:
+            tx: The open transaction, as `publish` takes it.
+            run: The run, of this service or of another one with the same database.
+            undo: Whether what was done is undone.
+            by: Who wants it.
+            reason: Why; both are kept.
+
+        Raises:
+            UsageError: MP301, MP306, MP308 as publish; MP614 when who or why is not said.
+            StateError: MP604 when there is no such run.
+        """
+        wanted = Request(run=run.id, what="cancel", by=by, reason=reason, undo=undo)
+        await ask(await run_in(tx, "cancel()"), wanted, self.ids, "cancel()")
 
     async def replay(
         self,

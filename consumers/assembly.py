@@ -24,6 +24,7 @@ from ..streams.lifecycle import Role, Stop
 from ..streams.reader import GroupReader
 from ..streams.reader_lane import Handle
 from .calls import Tools
+from .carrying import Carrier
 from .clients import Clients, Crew
 from .dead_topic import dead_topics, reporter
 from .engine import Engine, changes_of
@@ -156,7 +157,11 @@ class Assembly:
             return []
         name = self.service.name
         topics, handle = [runs_topic(name), timers_topic(name)], Orchestrator(self.engine).handle
-        return [self._reader("orchestrator", f"{name}.orchestrator", topics, handle, ORCHESTRATOR_BATCH)]
+        carrier = Carrier(self.engine, max_result_bytes=self.service.settings.max_result_bytes)
+        return [
+            self._reader("orchestrator", f"{name}.orchestrator", topics, handle, ORCHESTRATOR_BATCH),
+            carrier,
+        ]
 
     def _signals(self) -> list[Role]:
         consumer = signal_consumer(self.service)

@@ -68,11 +68,11 @@ class Engine:
         async with self.pool.acquire() as proxy:
             connection = cast("asyncpg.Connection[Any]", proxy)
             change = await self.changes.apply(connection, run_id, fact, emitted=emitted, inline=inline)
-        _tell(change)
+        tell(change)
         return change
 
 
-def _tell(change: Change | None) -> None:
+def tell(change: Change | None) -> None:
     """Say in the log what somebody should know of; history has it all."""
     if change is None or change.decision.answer != "changed":
         return

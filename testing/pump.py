@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ..consumers.carrying import Carrier
 from ..consumers.judging import judge_of
 from ..consumers.orchestrator import Orchestrator
 from ..consumers.publishing import publish_in
@@ -47,6 +48,7 @@ class Pump:
         self._faults = faults
         self._process = Process(opened, clients, faults)
         self._waker = Waker(opened.engine, push=opened.settings.nudge, sweep_every=opened.settings.lease)
+        self._carrier = Carrier(opened.engine, max_result_bytes=opened.settings.max_result_bytes)
         self._hooks = WebhookWork(opened.service, opened.database.pool, lease=opened.settings.lease)
         self._handlers = _handlers(opened)
         self._seen: list[UUID] = []
@@ -82,7 +84,7 @@ class Pump:
         if self._records:
             await self._hand_over(self._records.popleft(), deadline)
             return True
-        return await self._hooks.turn() > 0 or await self._waker.tick() > 0
+        return await self._carrier.turn() > 0 or await self._hooks.turn() > 0 or await self._waker.tick() > 0
 
     async def deliver(self, rows: Iterable[OutboxRow]) -> None:
         """Hand events from outside to whoever reads their topic, before anything else."""

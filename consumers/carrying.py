@@ -1,0 +1,219 @@
+"""Carrying out what persons asked for: decision and answer are stored in one transaction, so both happen or neither.
+
+A process that dies in between leaves the request open, and another one carries it out. A request for a definition that
+this process does not have stays open for one that has it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import UUID
+
+import asyncpg
+
+from ..sagas.facts import Act
+from ..sagas.model import Decision, Run
+from ..schemas.errors import StateError
+from ..schemas.states import HELD_STEP_STATES, StepKind, StepState
+from ..streams.lifecycle import Health, Stop
+from .changes import Change
+from .engine import DATABASE_ERRORS, Engine, tell
+from .requests import Sql
+
+logger = logging.getLogger("milepost")
+
+#: Requests looked up at once.
+BATCH = 100
+#: Seconds between two looks: one probe of a partial index, nearly always empty.
+POLL = 0.5
+
+_GONE = "the run is gone: its details are no longer kept"
+_LIVE = HELD_STEP_STATES | {StepState.UNKNOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request gets.
+
+    Attributes:
+        accepted: Whether it was carried out.
+        text: What followed, or why not.
+        before: Of an accepted one, the states that the run and the step had.
+        after: And those that they have now.
+    """
+
+    accepted: bool
+    text: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+class Wish:
+    """A request as a fact about the run that was loaded; none where the step was tried since the person looked.
+
+    Args:
+        row: The request.
+    """
+
+    def __init__(self, row: asyncpg.Record) -> None:
+        self._row = row
+        self.moved = False
+
+    def __call__(self, run: Run) -> Act | None:
+        """Return the fact."""
+        row = self._row
+        step = None if row["step"] is None else run.step(row["step"], row["iteration"])
+        self.moved = row["fence"] is not None and step is not None and step.fence != row["fence"]
+        if self.moved:
+            return None
+        return Act(
+            what=row["what"],
+            by=row["by"],
+            reason=row["reason"],
+            step=row["step"],
+            result=None if row["result"] is None else json.loads(row["result"]),
+            undo=bool(row["undo"]),
+            iteration=row["iteration"],
+        )
+
+
+class Carrier:
+    """The part of the role orchestrator that carries requests out.
+
+    Args:
+        engine: The service's engine.
+        max_result_bytes: Largest result, in bytes of JSON.
+    """
+
+    name = "requests"
+
+    def __init__(self, engine: Engine, *, max_result_bytes: int) -> None:
+        self._engine = engine
+        self._max_result_bytes = max_result_bytes
+        self._trouble: str | None = None
+        self._stuck: str | None = None
+        self._done = 0
+
+    async def run(self, stop: Stop) -> None:
+        """Look again and again until asked to stop."""
+        while not stop.asked:
+            answered = await self._guarded()
+            await stop.wait(0.0 if answered >= BATCH else POLL)
+
+    async def _guarded(self) -> int:
+        try:
+            done = await self.turn()
+        except (*DATABASE_ERRORS, StateError) as error:
+            if self._trouble is None:
+                logger.warning("requests: %s: %s; trying again", type(error).__name__, error)
+            self._trouble = f"{type(error).__name__}: {error}"
+            return 0
+        self._trouble = None
+        return done
+
+    async def turn(self) -> int:
+        """Carry out what is open, each in a transaction of its own.
+
+        Returns:
+            Number of requests answered.
+        """
+        changes = self._engine.changes
+        rows = await self._engine.pool.fetch(
+            Sql.open_requests, changes.service, changes.definitions.ids, BATCH
+        )
+        stuck, done = None, 0
+        for row in rows:
+            try:
+                done += await self.carry_out(row["id"]) is not None
+            except Exception as error:
+                # One request that cannot be carried out must not keep the others from it.
+                stuck = f"request {row['id']} could not be carried out: {type(error).__name__}: {error}"
+                logger.warning("requests: %s", stuck)
+        self._stuck = stuck
+        self._done += done
+        return done
+
+    async def carry_out(self, request: UUID) -> Answer | None:
+        """Decide on a request, and store decision and answer together.
+
+        Returns:
+            The answer; None when somebody else is at it, it has been answered, or it is not for this process.
+        """
+        change = None
+        async with self._engine.pool.acquire() as proxy, proxy.transaction(isolation="read_committed"):
+            connection = cast("asyncpg.Connection[Any]", proxy)
+            row = await connection.fetchrow(Sql.take_request, request)
+            if row is None:
+                return None
+            answer, change = await self._decided(connection, row)
+            if answer is None:
+                return None
+            await connection.execute(
+                Sql.answer_request,
+                request,
+                "ACCEPTED" if answer.accepted else "REFUSED",
+                answer.text,
+                json.dumps(answer.before),
+                json.dumps(answer.after),
+            )
+        tell(change)
+        logger.info("requests: %s by %s: %s", row["what"], row["by"], answer.text)
+        return answer
+
+    async def _decided(
+        self, connection: asyncpg.Connection[Any], row: asyncpg.Record
+    ) -> tuple[Answer | None, Change | None]:
+        if not row["has_run"]:
+            return Answer(False, _GONE, {}, {}), None
+        size = len((row["result"] or "").encode())
+        if size > self._max_result_bytes:
+            text = f"the result is {size} bytes of JSON, and {self._max_result_bytes} are stored at most"
+            return Answer(False, text, {}, {}), None
+        wish = Wish(row)
+        change = await self._engine.changes.apply(connection, row["run_id"], wish)
+        if wish.moved:
+            text = f"{row['step']} has been tried since you looked. Look again, and decide on what is there now"
+            return Answer(False, text, {}, {}), None
+        if change is None:
+            return None, None
+        return answered(row, change), change
+
+    def health(self) -> Health:
+        """Red while the database does not answer, or a request cannot be carried out."""
+        trouble = self._trouble or self._stuck
+        return Health(trouble is None, trouble or f"{self._done} requests answered")
+
+
+def answered(row: asyncpg.Record, change: Change) -> Answer:
+    """Put in words what became of a request."""
+    decision = change.decision
+    if decision.answer != "changed":
+        return Answer(False, decision.reason, {}, {})
+    after = _states(decision.run, row)
+    text = _cancelled(decision) if row["what"] == "cancel" else _moved(row, after)
+    return Answer(True, text, _states(change.before.run, row), after)
+
+
+def _states(run: Run, row: asyncpg.Record) -> dict[str, str]:
+    step = None if row["step"] is None else run.step(row["step"], row["iteration"])
+    states = {"run": run.state.value}
+    return states if step is None else {**states, "step": step.state.value}
+
+
+def _moved(row: asyncpg.Record, after: Mapping[str, str]) -> str:
+    step = f"{row['step']} {after['step']}, " if "step" in after else ""
+    return f"{step}run {after['run']}"
+
+
+def _cancelled(decision: Decision) -> str:
+    """Say what was done already, and what is under way, so that whoever cancels knows what it costs."""
+    steps = [step for step in decision.run.steps if step.kind is not StepKind.UNDO]
+    done = [step.name for step in steps if step.state is StepState.SUCCEEDED]
+    live = [step.name for step in steps if step.state in _LIVE]
+    words = f"{len(done)} step{'' if len(done) == 1 else 's'} ({', '.join(done)})" if done else "nothing"
+    under_way = f"; under way: {', '.join(live)}" if live else ""
+    return f"{decision.run.state.value}; done: {words}{under_way}"

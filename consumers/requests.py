@@ -1,0 +1,105 @@
+"""Asking for what only a person may decide: a row that says what is wanted, by whom and why.
+
+Whoever asks needs only the database. The service's orchestrator carries it out (carrying.py), because it has the
+definition, and answers in the row.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+from ..sagas.definition import text_problem
+from ..sagas.facts import ActName
+from ..sagas.model import Json
+from ..schemas.errors import StateError, UsageError
+from ..schemas.ids import Ids
+from ..streams.drivers import Run
+from ..streams.queries import Queries
+
+#: Most characters of a name and of a reason.
+LONGEST_NAME, LONGEST_REASON = 200, 4000
+
+
+class Sql(Queries, file="requests.sql"):
+    """Queries of asking and of carrying out."""
+
+    insert_request: str
+    open_requests: str
+    take_request: str
+    answer_request: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person wants done with a run.
+
+    Attributes:
+        what: retry, skip and mark_succeeded name a step or an undo; compensate, resume and cancel mean the run.
+        by: Who wants it.
+        reason: Why, in the person's own words.
+        fence: The step's fence as the person saw it; where it has risen meanwhile, the request is refused. None: does
+            not matter.
+        result: For mark_succeeded, the step's result as JSON; None is that of a step without one.
+        undo: For cancel: also undo what was done.
+    """
+
+    run: UUID
+    what: ActName
+    by: str
+    reason: str
+    step: str | None = None
+    iteration: str = ""
+    fence: int | None = None
+    result: Json = None
+    undo: bool | None = None
+
+
+async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
+    """Write a request in an open transaction; it is carried out once that has committed.
+
+    Args:
+        run: Runs statements in that transaction.
+        ids: For the request.
+        call: Name of the public function or command, for errors.
+
+    Returns:
+        The request's id.
+
+    Raises:
+        UsageError: MP614 when who or why is not said.
+        StateError: MP604 when there is no such run.
+    """
+    for name, text, longest in (
+        ("by", request.by, LONGEST_NAME),
+        ("reason", request.reason, LONGEST_REASON),
+    ):
+        problem = text_problem(text.strip(), longest=longest)
+        if problem:
+            raise UsageError(
+                "MP614", f"{call}: {name} {problem}. Say who acts, and why: both are kept for good."
+            )
+    rows = await run(
+        Sql.insert_request,
+        (
+            ids.new(),
+            request.run,
+            request.what,
+            request.step,
+            request.iteration,
+            request.fence,
+            None if request.result is None else json.dumps(request.result, ensure_ascii=False),
+            request.undo,
+            request.by.strip(),
+            request.reason.strip(),
+        ),
+    )
+    if not rows:
+        raise StateError(
+            "MP604",
+            f"{call}: there is no run {request.run}. Start it first, or look whether this is its database; "
+            "`milepost runs list` shows those there are.",
+        )
+    written: UUID = rows[0][0]
+    return written

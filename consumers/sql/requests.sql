@@ -1,0 +1,44 @@
+-- Requests of persons: written by whoever asks, carried out and answered in one transaction by the orchestrator.
+
+-- The run says whose it is; no row where there is no such run.
+-- name: insert_request
+INSERT INTO milepost.request (id, tenant, service, run_id, what, step, iteration, fence, result, undo, by, reason)
+SELECT $1::uuid, r.tenant, r.service, r.id, $3::text, $4::text, $5::text, $6::bigint, $7::jsonb, $8::boolean,
+       $9::text, $10::text
+FROM milepost.run AS r
+WHERE r.id = $2::uuid
+RETURNING id;
+
+-- Those that this process has the definition for; and those whose run is gone, for these can be answered by anybody.
+-- name: open_requests
+SELECT q.id
+FROM milepost.request AS q
+LEFT JOIN milepost.run AS r ON r.id = q.run_id
+WHERE q.service = $1 AND q.state = 'OPEN'
+  AND (r.id IS NULL OR r.saga || '/' || r.definition = ANY ($2::text[]))
+ORDER BY q.id
+LIMIT $3;
+
+-- Somebody else's is left alone. As text: SQLAlchemy teaches its connections to decode jsonb, the pool's do not.
+-- name: take_request
+SELECT q.id, q.run_id, q.what, q.step, q.iteration, q.fence, q.result::text AS result, q.undo, q.by, q.reason,
+       EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run
+FROM milepost.request AS q
+WHERE q.id = $1 AND q.state = 'OPEN'
+FOR UPDATE SKIP LOCKED;
+
+-- An act that was carried out is an entry of the audit too, under the request's id.
+-- name: answer_request
+WITH answered AS (
+    UPDATE milepost.request AS q
+    SET state = $2, answer = $3, answered_at = milepost.clock()
+    WHERE q.id = $1 AND q.state = 'OPEN'
+    RETURNING q.*
+), audited AS (
+    INSERT INTO milepost.audit (id, at, tenant, actor, act, run_id, step, reason, before, after, evidence)
+    SELECT a.id, a.answered_at, a.tenant, a.by, 'run.' || a.what, a.run_id, a.step, a.reason, $4::jsonb, $5::jsonb,
+           jsonb_strip_nulls(jsonb_build_object('iteration', nullif(a.iteration, ''), 'undo', a.undo))
+    FROM answered AS a
+    WHERE a.state = 'ACCEPTED'
+)
+SELECT count(*) FROM answered;
