@@ -154,6 +154,7 @@ class Act:
         reason: Why, in the person's own words.
         result: For mark_succeeded, the step's result as JSON of its declared class.
         undo: For cancel: also undo what was done.
+        did_not_happen: The person says that a step in doubt did not take effect, and so clears the doubt.
     """
 
     what: ActName
@@ -162,6 +163,7 @@ class Act:
     step: str | None = None
     result: Json = None
     undo: bool = False
+    did_not_happen: bool = False
     iteration: str = ""
 
 
