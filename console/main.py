@@ -17,6 +17,7 @@ import typer
 
 from ..schemas.errors import MilepostError
 from . import (
+    act_commands,
     contract_commands,
     dead_commands,
     outbox_commands,
@@ -56,6 +57,7 @@ app.add_typer(record_commands.webhooks, name="webhooks")
 app.add_typer(record_commands.operations, name="operations")
 app.add_typer(contract_commands.commands, name="contracts")
 app.command("replay")(replay_commands.replay_command)
+app.command("worklist")(act_commands.worklist_command)
 
 
 class GraphFormat(StrEnum):

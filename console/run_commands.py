@@ -9,12 +9,12 @@ import typer
 
 from .options import given, print_help
 
-commands = typer.Typer(help="Look at runs: list, show.", pretty_exceptions_enable=False)
+commands = typer.Typer(help="Runs: look at them, and decide.", pretty_exceptions_enable=False)
 
 
 @commands.callback(invoke_without_command=True)
 def runs_entry(context: typer.Context) -> None:
-    """Look at runs: list, show."""
+    """Look at runs, and decide what no machine may."""
     if context.invoked_subcommand is None:
         print_help(context)
 

@@ -61,7 +61,19 @@ def test_help_lists_exactly_what_works() -> None:
     assert [
         line.split()[1] for line in listed.split("Commands")[1].splitlines() if re.match("│ [a-z]", line)
     ] == [
-        *("replay", "serve", "dev", "migrate", "check", "graph", "doctor", "settings", "explain", "demo"),
+        *(
+            "replay",
+            "worklist",
+            "serve",
+            "dev",
+            "migrate",
+            "check",
+            "graph",
+            "doctor",
+            "settings",
+            "explain",
+            "demo",
+        ),
         *("runs", "dead", "outbox", "signals", "webhooks", "operations", "contracts"),
     ]
 

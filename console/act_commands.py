@@ -1,0 +1,143 @@
+"""The command lines of what a person decides: `milepost runs retry …` and `milepost worklist`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import given
+from .run_commands import commands
+
+if TYPE_CHECKING:
+    from .acts import Wish
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="order/o-1, or the beginning of the run's id.")]
+Step = Annotated[
+    str,
+    typer.Argument(metavar="STEP", help="Its name, as `runs show` writes it; undos have names of their own."),
+]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit.", show_default=False)]
+Wait = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long for what becomes of it.", min=0)]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Only ask for it.")]
+#: Seconds.
+WAIT = 10.0
+
+
+def _act(context: typer.Context, run: str, wish: Wish, wait: float, no_wait: bool) -> None:
+    from .acts import act
+
+    asyncio.run(act(given(context), run, wish, wait=0.0 if no_wait else wait))
+
+
+@commands.command("retry")
+def retry_command(
+    context: typer.Context,
+    run: Run,
+    step: Step,
+    *,
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
+) -> None:
+    """Have a step or an undo tried once more. Look first whether it took effect: it may happen twice."""
+    from .acts import Wish
+
+    _act(context, run, Wish(what="retry", reason=reason, step=step), wait, no_wait)
+
+
+@commands.command("skip")
+def skip_command(
+    context: typer.Context,
+    run: Run,
+    step: Step,
+    *,
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
+) -> None:
+    """Go on without a step, or leave an undo undone."""
+    from .acts import Wish
+
+    _act(context, run, Wish(what="skip", reason=reason, step=step), wait, no_wait)
+
+
+@commands.command("mark-succeeded")
+def mark_succeeded_command(
+    context: typer.Context,
+    run: Run,
+    step: Step,
+    *,
+    result: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON of the step's result; not needed where it has none."),
+    ] = None,
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
+) -> None:
+    """Say that a step or an undo took effect, as you have seen on the other side; the run goes on."""
+    from .acts import Wish, read_result
+
+    wish = Wish(what="mark_succeeded", reason=reason, step=step, result=read_result(result))
+    _act(context, run, wish, wait, no_wait)
+
+
+@commands.command("compensate")
+def compensate_command(
+    context: typer.Context, run: Run, *, reason: Reason, wait: Wait = WAIT, no_wait: NoWait = False
+) -> None:
+    """Stop going forward, and undo what was done."""
+    from .acts import Wish
+
+    _act(context, run, Wish(what="compensate", reason=reason), wait, no_wait)
+
+
+@commands.command("resume")
+def resume_command(
+    context: typer.Context, run: Run, *, reason: Reason, wait: Wait = WAIT, no_wait: NoWait = False
+) -> None:
+    """Let a run go on that waits for a person, with what has failed tried once more."""
+    from .acts import Wish
+
+    _act(context, run, Wish(what="resume", reason=reason), wait, no_wait)
+
+
+@commands.command("cancel")
+def cancel_command(
+    context: typer.Context,
+    run: Run,
+    *,
+    undo: Annotated[
+        bool,
+        typer.Option(
+            "--undo/--no-undo", help="Undo what was done, or leave it as it is.", show_default=False
+        ),
+    ],
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
+) -> None:
+    """Stop a run at its next safe boundary; the answer says what was done already."""
+    from .acts import Wish
+
+    _act(context, run, Wish(what="cancel", reason=reason, undo=undo), wait, no_wait)
+
+
+def worklist_command(
+    context: typer.Context,
+    *,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="Only step, tx, wait, undo or run; may be repeated."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", help="At most so many, the oldest first.", min=1, max=100_000)
+    ] = 100,
+) -> None:
+    """List what waits for a person, the oldest first, and what may be done with it."""
+    from .worklist import read_kinds, show_worklist
+
+    asyncio.run(show_worklist(given(context), read_kinds(kind or []), limit=limit))

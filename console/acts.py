@@ -1,0 +1,203 @@
+"""`milepost runs retry`, `skip`, `mark-succeeded`, `compensate`, `resume` and `cancel`.
+
+They are asked for here, with nothing but the database; a process of the service carries them out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import typer
+
+from ..consumers.requests import Request, ask
+from ..sagas.facts import ActName
+from ..schemas.errors import StateError, UsageError
+from ..schemas.ids import SystemIds
+from ..streams.drivers import on_asyncpg
+from ..streams.queries import Queries
+from .model import RunDetail, run_reference
+from .options import Globals
+from .problems import FINDINGS
+from .store import changing, reading
+from .unpark import require_reason
+
+#: How often to look for the answer, in seconds.
+_LOOK = 0.1
+_IDS = SystemIds()
+
+
+class Sql(Queries, file="acts.sql"):
+    """Queries of these commands."""
+
+    steps_of: str
+    request_state: str
+    worklist: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a command line asks for.
+
+    Attributes:
+        step: As people write it: charge_card, or charge_card#2 of an iteration.
+        result: JSON of the step's result.
+        undo: For cancel.
+    """
+
+    what: ActName
+    reason: str
+    step: str | None = None
+    result: Any = None
+    undo: bool | None = None
+
+    @property
+    def word(self) -> str:
+        """The act as the command is called."""
+        return self.what.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was written.
+
+    Attributes:
+        request: Its id.
+        wait: How long its answer was waited for, in seconds.
+    """
+
+    run: RunDetail
+    wish: Wish
+    request: UUID
+    wait: float
+
+
+def read_result(path: Path | None) -> Any:
+    """Read a step's result from a file of JSON; None for a step that has none.
+
+    Raises:
+        UsageError: MP616 when it cannot be read, or stored.
+    """
+    if path is None:
+        return None
+    try:
+        text = path.read_text()
+        found = json.loads(text, parse_constant=_no_number)
+        if "\\u0000" in json.dumps(found):
+            raise ValueError("it holds the character U+0000")
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "MP616", f"--result {path}: {error}. It must hold the step's result as JSON."
+        ) from error
+    return found
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> None:
+    """Ask for an act, and tell what became of it.
+
+    Args:
+        reference: The run, as people write it.
+        wait: Longest wait for the answer, in seconds; 0 for not waiting.
+
+    Raises:
+        UsageError: MP601 without a reason, MP605, MP606 for the run's name, MP614 for who and why.
+        StateError: MP604 there is no such run, MP617 it has no such step, MP615 the act was refused.
+        typer.Exit: 1 when nobody has answered in time; the request stays open.
+    """
+    require_reason(wish.reason)
+    named = run_reference(reference)
+    async with reading(given.database_url()) as store:
+        run = await store.run(await store.find(named), history=False)
+        rows = await store.fetch(Sql.steps_of, run.id) if wish.step is not None else []
+    row = None if wish.step is None else find_step(run.run, rows, wish.step)
+    request = Request(
+        run=run.id,
+        what=wish.what,
+        by=given.by(),
+        reason=wish.reason,
+        step=None if row is None else row["name"],
+        iteration="" if row is None else row["iteration"],
+        fence=None if row is None else row["fence"],
+        result=wish.result,
+        undo=wish.undo,
+    )
+    async with changing(given.database_url()) as connection:
+        async with connection.transaction(isolation="read_committed"):
+            asked = await ask(on_asyncpg(connection), request, _IDS, f"runs {wish.word}")
+        answer = await _answer(connection, asked, wait)
+    _tell(given, Asked(run, wish, asked, wait), answer)
+
+
+def find_step(run: str, rows: Sequence[Any], label: str) -> Any:
+    """Return the row of a step as people write it.
+
+    Raises:
+        StateError: MP617 when the run has none; names those that it has.
+    """
+    name, _, iteration = label.partition("#")
+    for row in rows:
+        if (row["name"], row["iteration"]) == (name, iteration):
+            return row
+    known = ", ".join(f"{r['name']}#{r['iteration']}" if r["iteration"] else r["name"] for r in rows)
+    raise StateError("MP617", f"{run}: it has no step {label} (yet). It has: {known or 'none'}.")
+
+
+async def _answer(connection: asyncpg.Connection[Any], asked: UUID, wait: float) -> asyncpg.Record | None:
+    """Wait for the answer; None while there is none."""
+    until = time.monotonic() + wait
+    while wait:
+        row: asyncpg.Record | None = await connection.fetchrow(Sql.request_state, asked)
+        if row is not None and row["state"] != "OPEN":
+            return row
+        if time.monotonic() >= until:
+            break
+        await asyncio.sleep(_LOOK)
+    return None
+
+
+def _tell(given: Globals, asked: Asked, answer: asyncpg.Record | None) -> None:
+    run, wish = asked.run, asked.wish
+    outcome = ("open" if asked.wait else "asked") if answer is None else answer["state"].lower()
+    given.out.item(
+        run=run.run,
+        id=run.id,
+        step=wish.step,
+        act=wish.word,
+        outcome=outcome,
+        answer=None if answer is None else answer["answer"],
+        after=None if answer is None or answer["after"] is None else json.loads(answer["after"]),
+        request=asked.request,
+        audit=None if answer is None else answer["audit"],
+    )
+    place = f"{run.run} {wish.step}" if wish.step else run.run
+    if answer is None:
+        _open(given, f"{place}: {wish.word} asked for", asked)
+    elif answer["state"] == "REFUSED":
+        raise StateError("MP615", f"{place}: {wish.word} refused: {answer['answer'].rstrip('.')}.")
+    else:
+        given.out.say(f"{place}: {wish.word} accepted: {answer['answer']}")
+
+
+def _open(given: Globals, head: str, asked: Asked) -> None:
+    """Say that nobody has answered, and who will."""
+    run = asked.run
+    who = f"`milepost serve` of service {run.service}, with the role orchestrator and {run.saga} v{run.definition}"
+    if not asked.wait:
+        given.out.say(f"{head} (request {asked.request}); {who}, carries it out.")
+        return
+    given.out.say(
+        f"{head}, and nobody has carried it out in {asked.wait:g} s. The request stays open ({asked.request}): {who}, "
+        f"carries it out. `milepost runs show {run.run} --history` will tell."
+    )
+    raise typer.Exit(FINDINGS)

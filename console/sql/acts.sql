@@ -1,0 +1,33 @@
+-- Acts by a person: the step that is meant, what became of a request, and what stands in front of a person.
+
+-- name: steps_of
+SELECT name, iteration, fence FROM milepost.step WHERE run_id = $1 ORDER BY n;
+
+-- name: request_state
+SELECT q.state, q.answer, a.id AS audit, a.after::text AS after
+FROM milepost.request AS q
+LEFT JOIN milepost.audit AS a ON a.id = q.id AND a.at = q.answered_at
+WHERE q.id = $1;
+
+-- name: worklist
+SELECT found.*, milepost.clock() AS now,
+       (SELECT q.what FROM milepost.request AS q
+        WHERE q.run_id = found.run_id AND q.state = 'OPEN' AND coalesce(q.step, found.step) IS NOT DISTINCT FROM found.step
+        ORDER BY q.id DESC LIMIT 1) AS asked
+FROM (
+    SELECT lower(s.kind) AS kind, r.id AS run_id, r.tenant, r.service, r.saga, r.key, r.state AS run_state,
+           s.name AS step, s.iteration, s.state, s.undo_of, s.code, s.message, s.attempt, s.doubt, s.since
+    FROM milepost.step AS s
+    JOIN milepost.run AS r ON r.id = s.run_id
+    WHERE s.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED')
+    UNION ALL
+    SELECT 'run', r.id, r.tenant, r.service, r.saga, r.key, r.state, NULL, '', r.state, NULL, r.code, NULL, 0, false,
+           r.updated_at
+    FROM milepost.run AS r
+    WHERE r.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED')
+      AND NOT EXISTS (SELECT FROM milepost.step AS s
+                      WHERE s.run_id = r.id AND s.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED'))
+) AS found
+WHERE cardinality($1::text[]) = 0 OR found.kind = ANY ($1)
+ORDER BY found.since
+LIMIT $2;
