@@ -50,6 +50,7 @@ class Wish:
         step: As people write it: charge_card, or charge_card#2 of an iteration.
         result: JSON of the step's result.
         undo: For cancel.
+        did_not_happen: The step in doubt did not take effect.
     """
 
     what: ActName
@@ -57,6 +58,7 @@ class Wish:
     step: str | None = None
     result: Any = None
     undo: bool | None = None
+    did_not_happen: bool = False
 
     @property
     def word(self) -> str:
@@ -131,6 +133,7 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
         fence=None if row is None else row["fence"],
         result=wish.result,
         undo=wish.undo,
+        did_not_happen=wish.did_not_happen,
     )
     async with changing(given.database_url()) as connection:
         async with connection.transaction(isolation="read_committed"):

@@ -77,6 +77,7 @@ class Wish:
             step=row["step"],
             result=None if row["result"] is None else json.loads(row["result"]),
             undo=bool(row["undo"]),
+            did_not_happen=row["did_not_happen"],
             iteration=row["iteration"],
         )
 

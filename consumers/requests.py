@@ -43,6 +43,7 @@ class Request:
             not matter.
         result: For mark_succeeded, the step's result as JSON; None is that of a step without one.
         undo: For cancel: also undo what was done.
+        did_not_happen: The step in doubt did not take effect, as the person has seen on the other side.
     """
 
     run: UUID
@@ -54,6 +55,7 @@ class Request:
     fence: int | None = None
     result: Json = None
     undo: bool | None = None
+    did_not_happen: bool = False
 
 
 async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
@@ -91,6 +93,7 @@ async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
             request.fence,
             None if request.result is None else json.dumps(request.result, ensure_ascii=False),
             request.undo,
+            request.did_not_happen,
             request.by.strip(),
             request.reason.strip(),
         ),

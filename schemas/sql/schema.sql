@@ -841,6 +841,7 @@ CREATE TABLE milepost.request (
     fence bigint,
     result jsonb,
     undo boolean,
+    did_not_happen boolean NOT NULL DEFAULT false,
     by text NOT NULL CHECK (by <> ''),
     reason text NOT NULL CHECK (reason <> ''),
     at timestamptz NOT NULL DEFAULT milepost.clock(),
