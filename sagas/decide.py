@@ -85,7 +85,7 @@ def _of_step(  # noqa: PLR0911 - one return per kind of fact
         case TryFailed():
             return failing.try_failed(draft, node, step, fact)
         case HandedBack():
-            return forward.handed_back(draft, step, fact.fence)
+            return forward.handed_back(draft, node, step, fact.fence)
         case Stale():
             return waking.stale(draft, node, step, fact)
         case Wake():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -134,6 +134,10 @@ class Definition:
 
     Attributes:
         key: Business key of an input; one run per (tenant, saga, key).
+        deadline: When a run with that input has to stop; asked once, at its start.
+        active_timeout: Longest time that a run may be PENDING or RUNNING in all.
+        lock: Resource that a run with that input has for itself; asked once, at its start.
+        if_locked: What becomes of a run whose resource another run has.
         shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
         policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
     """
@@ -144,6 +148,10 @@ class Definition:
     key: Callable[[Any], str]
     queue: str
     nodes: tuple[Node, ...]
+    deadline: Callable[[Any], datetime] | None = None
+    active_timeout: timedelta | None = None
+    lock: Callable[[Any], str] | None = None
+    if_locked: Literal["queue", "reject"] = "queue"
     shape: str = field(default="")
     policy: str = field(default="")
 
@@ -221,6 +229,24 @@ class Definition:
             )
         return key
 
+    def deadline_of(self, value: BaseModel) -> datetime | None:
+        """Return when a run with this input has to stop, in UTC; None for never.
+
+        Raises:
+            UsageError: MP338 when `deadline` raised, MP339 when it returned no aware datetime.
+        """
+        if self.deadline is None:
+            return None
+        try:
+            at = self.deadline(value)
+        except Exception as error:
+            raise UsageError(
+                "MP338",
+                f"{self.title}: deadline= raised {type(error).__name__}: {error}. It has to return an instant for every "
+                "input; nothing was started.",
+            ) from error
+        return _instant(self.title, at)
+
     def summary(self) -> str:
         """Counts for people: "order v1: 7 steps, 2 undos, 2 probes"."""
         undos = sum(node.undo is not None for node in self.nodes)
@@ -228,6 +254,24 @@ class Definition:
         amounts = {"step": len(self.nodes), "undo": undos, "probe": probes}
         words = [f"{amount} {noun}{'' if amount == 1 else 's'}" for noun, amount in amounts.items()]
         return f"{self.title}: {', '.join(words)}"
+
+
+def _instant(title: str, at: object) -> datetime:
+    problem = ""
+    if not isinstance(at, datetime):
+        problem = "is no datetime"
+    elif at.utcoffset() is None:
+        problem = "has no time zone, so nobody could say when it is"
+    else:
+        try:
+            return at.astimezone(UTC)
+        except OverflowError:
+            problem = "is beyond what UTC can hold"
+    raise UsageError(
+        "MP339",
+        f"{title}: deadline= returned {at!r}, which {problem}. Return an aware datetime, such as "
+        "datetime.now(UTC) + timedelta(days=3) would be.",
+    )
 
 
 def text_problem(value: object, *, longest: int) -> str:

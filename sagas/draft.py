@@ -14,12 +14,26 @@ from ..schemas.states import (
     StepKind,
     StepState,
 )
-from . import retry
+from . import retry, timing
 from .definition import Definition
-from .model import Answer, CloseWait, Decision, Entry, Json, Limits, OpenWait, Run, Settled, Step, Work
+from .model import (
+    Answer,
+    CloseWait,
+    Decision,
+    Entry,
+    Json,
+    Limits,
+    LockAct,
+    OpenWait,
+    Run,
+    Settled,
+    Step,
+    Work,
+)
 from .transitions import Cause, check_run, check_step
 
 _PERSONS_RUN = frozenset({RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED})
+_STOPPING_RUN = frozenset({RunState.COMPENSATING, RunState.CANCEL_REQUESTED})
 
 
 @dataclass
@@ -43,6 +57,7 @@ class Draft:
     opens: list[OpenWait] = field(default_factory=list)
     closes: list[CloseWait] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
+    lock: LockAct | None = None
 
     # --- steps ---------------------------------------------------------------------------------------
 
@@ -112,22 +127,39 @@ class Draft:
 
     # --- run -----------------------------------------------------------------------------------------
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the run goes no longer forward: what fails is not tried again, and nothing new begins."""
+        return self.run.state in _STOPPING_RUN
+
     def move_run(self, state: RunState, **values: Any) -> None:
         """Change the run's state; `wake_at` follows from it."""
         check_run(self.run.state, state, self.cause)
+        self.run = timing.counted(self.definition, self.run, state, self.now)
         if state in FINAL_RUN_STATES:
             self.run = replace(self.run, state=state, wake_at=None, finished_at=self.now, **values)
+            self.lock = "leave" if self.run.resource is not None else None
             return
         self.run = replace(self.run, state=state, **values)
         if state in _PERSONS_RUN:
-            self.run = replace(self.run, wake_at=self.reminder())
+            self.run = replace(self.run, wake_at=self.next_look())
         else:
             self.keep_awake()
 
     def keep_awake(self) -> None:
-        """Set the run's sweep when it is missing or passed; otherwise leave it, so that the row stays HOT."""
-        if self.run.wake_at is None or self.run.wake_at <= self.now:
-            self.run = replace(self.run, wake_at=self.now + self.sweep())
+        """Set the run's next look when it is missing, passed, or later than its time limit.
+
+        Otherwise leave it, so that the row stays HOT: a look that comes too early costs less than an index entry.
+        """
+        at, limit = self.run.wake_at, timing.limit(self.definition, self.run)
+        if at is None or at <= self.now or (limit is not None and limit[0] < at):
+            self.run = replace(self.run, wake_at=self.next_look())
+
+    def next_look(self) -> datetime:
+        """When the run is looked at although nothing has happened: its time limit if that is sooner, else the sweep."""
+        sweep = retry.later(self.now, self.sweep())
+        limit = timing.limit(self.definition, self.run)
+        return sweep if limit is None else min(sweep, limit[0])
 
     def sweep(self) -> timedelta:
         """How long until the run is looked at: daily reminder for a person's states, else the sweep."""
@@ -172,6 +204,7 @@ class Draft:
             closes=tuple(self.closes),
             settled=tuple(self.settled),
             claimed=claimed,
+            lock=self.lock,
         )
 
 

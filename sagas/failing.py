@@ -72,12 +72,17 @@ def _in_doubt(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
         _again(draft, node, step, failure)
     elif node.repeat is Repeat.ASK_FIRST:
         unknown(draft, step)
+    elif draft.stopping and node.undo is not None and node.undo.blind:
+        give_in(draft, node, step)
     else:
         draft.note("step.unknown", step, code=failure.code)
         person(draft, step, OUTCOME_UNKNOWN, failure.message)
 
 
 def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
+    if draft.stopping:
+        _used_up(draft, node, step)
+        return
     pause = retry.delay(node.retry, step.attempt, draft.dice, failure.retry_after)
     start = draft.now if failure.at_once else retry.later(draft.now, pause)
     if retry.used_up(node.retry, step, start):
@@ -91,10 +96,18 @@ def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
         draft.announce(again)
 
 
+def must_be_known(node: Node) -> bool:
+    """Whether a stopping run has to know what became of a doubtful try before it goes on: it could not undo it."""
+    has_undo = node.undo is not None and not node.undo.blind
+    return node.probe is not None or node.irreversible or has_undo
+
+
 def _used_up(draft: Draft, node: Node, step: Step) -> None:
     """Give in, unless what may have happened has to be known first."""
     if not step.doubt:
         give_in(draft, node, step)
+    elif draft.stopping:
+        unknown(draft, step) if must_be_known(node) else give_in(draft, node, step)
     elif node.probe is not None or node.irreversible:
         unknown(draft, step)
     elif node.on_failure is Then.COMPENSATE and node.undo is not None and not node.undo.blind:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from ..schemas.states import RunState, StepState
-from . import retry, undoing, waits
+from . import expiring, retry, stopping, undoing, waits
 from .definition import Node
 from .draft import Draft
 from .model import Decision, Json, Step
@@ -16,7 +17,9 @@ _PROBABLE_RUN = frozenset({RunState.RUNNING, RunState.WAITING, RunState.COMPENSA
 
 
 def begin(draft: Draft, node: Node) -> None:
-    """Make the row of a node that has become runnable."""
+    """Make the row of a node that has become runnable, unless the run's time is over."""
+    if expiring.expired(draft):
+        return
     if node.wait is not None:
         waits.begin(draft, node)
         return
@@ -55,6 +58,8 @@ def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
     hard_timeout = retry.later(draft.now, node.attempt_timeout + draft.limits.slack)
     run = draft.run.state
     if step.state is StepState.PENDING and run in _CLAIMABLE_RUN:
+        if expiring.expired(draft):
+            return draft.decision()
         claimed = _take(draft, step, StepState.RUNNING, worker, hard_timeout, attempt=step.attempt + 1)
         draft.note("step.started", claimed)
         if run is RunState.PENDING:
@@ -114,7 +119,7 @@ def late(draft: Draft, step: Step, fence: int, **evidence: Json) -> Decision:
     )
 
 
-def handed_back(draft: Draft, step: Step, fence: int) -> Decision:
+def handed_back(draft: Draft, node: Node, step: Step, fence: int) -> Decision:
     """Take back what a stopping worker had not begun."""
     if step.fence != fence:
         return draft.ignored("an older fence gives back what it no longer holds")
@@ -127,6 +132,11 @@ def handed_back(draft: Draft, step: Step, fence: int) -> Decision:
         return draft.ignored(f"{step.name} is {step.state}: nobody holds it")
     probing = step.state is StepState.RECONCILING
     attempt = step.attempt if probing else step.attempt - 1
+    if step.state is StepState.RUNNING and draft.stopping:
+        draft.note("step.handed_back", step)
+        stopping.let_go(draft, node, replace(step, attempt=attempt))
+        undoing.proceed(draft)
+        return draft.decision()
     returned = draft.move(
         step,
         back,

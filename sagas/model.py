@@ -75,6 +75,13 @@ class Run:
         cause: Code of the error or timeout that made the run stop going forward.
         history_n: Number of history rows so far.
         finish_n: Number of finishes so far.
+        deadline_at: When it has to stop, as computed from its input at the start.
+        active_for: How long it has been PENDING or RUNNING, until `active_since`; only counted where its definition
+            limits that time.
+        active_since: Since when it has been so; None while it is not, or where nothing is counted.
+        resource: Name of the lock that it was started with; None for none.
+        holds: Whether it has the lock now; only loaded, never stored here.
+        queued_since: Since when it stands in the lock's queue, if it does; only loaded, never stored here.
     """
 
     id: UUID
@@ -91,6 +98,12 @@ class Run:
     history_n: int = 0
     finish_n: int = 0
     wake_at: datetime | None = None
+    deadline_at: datetime | None = None
+    active_for: timedelta = timedelta(0)
+    active_since: datetime | None = None
+    resource: str | None = None
+    holds: bool = False
+    queued_since: datetime | None = None
     finished_at: datetime | None = None
     traceparent: str | None = None
     steps: tuple[Step, ...] = ()
@@ -158,6 +171,10 @@ class Settled:
 
 Answer: TypeAlias = Literal["changed", "ignored", "refused"]
 
+#: enter = it stands in the queue from now on; ask = whoever is first may have the lock, if nobody has it;
+#: leave = it is final: its lock goes to the next, or it leaves the queue.
+LockAct: TypeAlias = Literal["enter", "ask", "leave"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -171,6 +188,7 @@ class Decision:
         changed: Step rows to insert or update.
         work: Messages to announce.
         claimed: The step row that this decision gave to a worker, when the fact was a Claim.
+        lock: What is to be done about the run's lock in the same transaction, if anything.
     """
 
     answer: Answer
@@ -183,6 +201,7 @@ class Decision:
     closes: tuple[CloseWait, ...] = ()
     settled: tuple[Settled, ...] = ()
     claimed: Step | None = None
+    lock: LockAct | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

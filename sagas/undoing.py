@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import retry
+from . import retry, timing
 from .definition import Node
 from .draft import Draft
 from .facts import TryFailed
@@ -48,11 +48,19 @@ def proceed(draft: Draft) -> None:
             queue=node.undo.queue,
         )
         draft.announce(step)
+    elif timing.has_run_out(draft.run, draft.now):
+        draft.note("run.expired", cause=draft.run.cause)
+        draft.move_run(RunState.EXPIRED, code=draft.run.cause)
     elif any(step.state is StepState.COMPENSATED for step in draft.run.steps):
         draft.note("run.compensated", cause=draft.run.cause)
         draft.move_run(RunState.COMPENSATED)
     else:
         fail_run(draft, draft.run.cause)
+
+
+def something(draft: Draft) -> bool:
+    """Whether some step has to be undone that is not being undone yet."""
+    return _next(draft) is not None
 
 
 def _next(draft: Draft) -> Node | None:

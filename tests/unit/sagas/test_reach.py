@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
 from milepost.sagas.facts import Fact, Start, Wake
 from milepost.sagas.model import Run
+from milepost.sagas.words import ACTIVE_TIMEOUT, DEADLINE
 from milepost.schemas.options import Found, Probe, Retry, Then
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind
 
@@ -39,7 +41,7 @@ def seen(run: Run) -> tuple[Any, ...]:
         for s in run.steps
         if s.state not in FINAL_STEP_STATES
     ]
-    return (run.state, tuple(ends), tuple(live))
+    return (run.state, run.cause in {DEADLINE, ACTIVE_TIMEOUT}, tuple(ends), tuple(live))
 
 
 def test_the_tables_hold_exactly_what_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +62,10 @@ def test_the_tables_hold_exactly_what_is_reached(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("milepost.sagas.draft.check_run", check_run)
     searched = {**DEFINITIONS, **dict(_unusual())}
     for definition in searched.values():
-        _search(definition)
+        _search(definition, new_run(definition), (NOW, NOW + 3 * HOUR))
+        # Time goes on once, past the deadline.
+        _search(definition, replace(new_run(definition), deadline_at=NOW + 2 * HOUR), (NOW,), (NOW + 3 * HOUR,))
+        _search(definition, replace(new_run(definition), deadline_at=NOW), (NOW,))
     assert steps == {arrow: set(causes) for arrow, causes in transitions.STEP_TRANSITIONS.items()}
     assert moves == {arrow: set(causes) for arrow, causes in transitions.RUN_TRANSITIONS.items()}
 
@@ -97,32 +102,37 @@ def _unusual() -> Iterator[tuple[str, Definition]]:
         yield f"wait-then-{policy.name}", flow(saga)
 
 
-def _search(definition: Definition) -> None:
-    waiting = [new_run(definition)]
+def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...]) -> None:
+    """Search what can happen at the instants of the first age, and then, from wherever that led, at those of the next."""
+    waiting = [(begun, 0)]
     known = set()
     while waiting:
-        run = waiting.pop()
-        if (key := seen(run)) in known:
+        run, age = waiting.pop()
+        if (key := (age, seen(run))) in known:
             continue
         known.add(key)
         assert len(known) < 20_000, "the search does not end"
         assert not run.steps or has_live_row(run) == (run.state not in FINAL_RUN_STATES)
         for row in run.steps:
             assert transitions.fits(run.state, row), "decide wrote what it calls impossible"
-        for fact, variant, now in _happenings(definition, run):
+        if age + 1 < len(ages) and run.state not in FINAL_RUN_STATES:
+            waiting.append((run, age + 1))
+        for fact, variant, now in _happenings(definition, run, ages[age]):
             decision = decide(definition, variant, fact, now, dice=0.5, limits=LIMITS)
             check_decision(variant, decision)
             if decision.answer == "changed":
                 steps = tuple(
                     replace(row, signal=None) for row in decision.run.steps
                 )  # never stored with the row
-                waiting.append(replace(decision.run, steps=steps))
+                waiting.append((replace(decision.run, steps=steps), age))
 
 
-def _happenings(definition: Definition, run: Run) -> Iterator[tuple[Fact, Run, Any]]:
+def _happenings(
+    definition: Definition, run: Run, instants: tuple[datetime, ...]
+) -> Iterator[tuple[Fact, Run, datetime]]:
     if not run.steps:
-        yield Start(), run, NOW
-    yield Wake(None, 0), run, NOW
+        yield Start(), run, instants[0]
+    yield Wake(None, 0), run, instants[0]
     for row in run.steps:
         if row.state in FINAL_STEP_STATES:
             continue
@@ -131,9 +141,9 @@ def _happenings(definition: Definition, run: Run) -> Iterator[tuple[Fact, Run, A
             for body in ({"id": "s"}, {"wrong": 1}):
                 steps = tuple(replace(s, signal=body) if s.name == row.name else s for s in run.steps)
                 variants.append(replace(run, steps=steps))
-        yield from itertools.product(facts(row, ages=(0,)), variants, (NOW, NOW + 3 * HOUR))
+        yield from itertools.product(facts(row, ages=(0,)), variants, instants)
     for broken in _broken(run):
-        yield Wake(None, 0), broken, NOW
+        yield Wake(None, 0), broken, instants[0]
 
 
 def _broken(run: Run) -> Iterator[Run]:
