@@ -9,7 +9,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from . import (
     act_commands,
     contract_commands,
     dead_commands,
+    graph_commands,
     outbox_commands,
     record_commands,
     replay_commands,
@@ -58,13 +58,6 @@ app.add_typer(record_commands.operations, name="operations")
 app.add_typer(contract_commands.commands, name="contracts")
 app.command("replay")(replay_commands.replay_command)
 app.command("worklist")(act_commands.worklist_command)
-
-
-class GraphFormat(StrEnum):
-    """What `graph` draws: the flow, or the states a step and a run may take."""
-
-    mermaid = "mermaid"
-    states = "states"
 
 
 def version() -> str:
@@ -172,29 +165,7 @@ def check_command(
     asyncio.run(check(given(context), strict=strict))
 
 
-@app.command("graph")
-def graph_command(
-    context: typer.Context,
-    saga: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SAGA",
-            help="Its name, such as order; or order/2 for a version. Not needed where there is only one.",
-            show_default=False,
-        ),
-    ] = None,
-    form: Annotated[
-        GraphFormat,
-        typer.Option("--format", help="The saga, or the states of every run and step (which needs no SAGA)."),
-    ] = GraphFormat.mermaid,
-) -> None:
-    """Draw a saga as Mermaid text."""
-    from .graph import draw_flow, draw_states
-
-    if form is GraphFormat.states:
-        draw_states(given(context))
-    else:
-        draw_flow(given(context), saga)
+app.command("graph")(graph_commands.graph_command)
 
 
 @app.command("doctor")

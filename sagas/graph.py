@@ -1,12 +1,9 @@
-"""Drawings: of the state machine, and of a saga."""
+"""Drawings: of the state machine as mermaid text, and of a saga for machines."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from ..schemas.options import Then
-from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, StepKind
-from .definition import Definition, Node
+from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, StepState
+from .drawing import END, START, Box, Drawing, Group, Part, edges_of
 from .model import Json
 from .transitions import RUN_TRANSITIONS, STEP_TRANSITIONS, in_order
 
@@ -40,66 +37,56 @@ def _step_diagram() -> list[str]:
     return [*arrows, *(f"{state.value} --> [*]" for state in sorted(FINAL_STEP_STATES))]
 
 
-def flow_mermaid(definition: Definition) -> str:
-    """Return a saga as a mermaid flowchart: the way forward, what a timeout does, and the undos in reverse."""
-    lines = ["flowchart TD", f'    start_(["{definition.title}"])']
-    lines += [f"    {_id(node.name)}{_shape(node)}" for node in definition.nodes]
-    names = ["start_", *(_id(node.name) for node in definition.nodes), "end_"]
-    lines.append('    end_(["SUCCEEDED"])')
-    lines += [f"    {before} --> {after}" for before, after in pairwise(names)]
-    undos = [node for node in definition.nodes if node.undo is not None]
-    for node in undos:
-        assert node.undo is not None
-        lines.append(f'    {_id(node.undo.name)}["{node.undo.name}"]')
-        lines.append(f"    {_id(node.name)} -. undo .-> {_id(node.undo.name)}")
-    return "\n".join(lines) + "\n"
+def flow_json(drawing: Drawing) -> Json:
+    """Return a drawing for machines.
+
+    Returns:
+        `saga`, `version`, `nodes` and `edges`; `groups` names the frames that a node stands in, outermost first. With a
+        run also `run`, its `state` and `situation`, rows that the definition lacks as `strangers`, and for each node
+        `state` (None where it was not reached), `tries`, `probes`, `code`, `in_doubt`, `undone` and `current`.
+    """
+    drawn: dict[str, Json] = {
+        "saga": drawing.saga,
+        "version": drawing.version,
+        "nodes": _nodes(drawing.flow, drawing, ()),
+        "edges": [
+            {"from": edge.before, "to": edge.after, "kind": edge.kind, "label": edge.label or None}
+            for edge in edges_of(drawing)
+            if edge.before != START and edge.after != END
+        ],
+    }
+    run = drawing.run
+    if run is None:
+        return drawn
+    return drawn | {
+        "run": run.reference,
+        "state": run.state.value,
+        "situation": run.situation,
+        "strangers": list(drawing.strangers),
+    }
 
 
-def _id(name: str) -> str:
-    """Return an id that mermaid takes: no word of its own, no dots."""
-    return "n_" + name.replace(".", "_").replace("-", "_")
+def _nodes(part: Part, drawing: Drawing, groups: tuple[str, ...]) -> list[Json]:
+    if isinstance(part, Group):
+        inside = groups if part.shape == "sequence" else (*groups, part.title or part.shape)
+        return [node for inner in part.parts for node in _nodes(inner, drawing, inside)]
+    boxes = [part] if part.undo is None else [part, part.undo]
+    return [dict(box.data) | {"groups": list(groups)} | _state(box, drawing) for box in boxes]
 
 
-def _shape(node: Node) -> str:
-    if node.wait is not None:
-        awaited = f"waits for {node.wait.event.milepost_spec.type}"
-        return f'{{{{"{node.name}<br/>{awaited}<br/>then {node.wait.on_timeout.name}"}}}}'
-    words = [node.name, "TX" if node.kind is StepKind.TX else node.repeat.name]
-    words += ["probe"] if node.probe is not None else []
-    words += ["irreversible"] if node.irreversible else []
-    words += ["on failure PERSON"] if node.on_failure is Then.PERSON else []
-    return f'["{"<br/>".join(words)}"]'
-
-
-def flow_json(definition: Definition) -> Json:
-    """Return a saga as `{"nodes": [...], "edges": [...]}` for machines."""
-    nodes: list[Json] = []
-    edges: list[Json] = []
-    previous: str | None = None
-    for node in definition.nodes:
-        nodes.append(_node_json(node))
-        if previous is not None:
-            edges.append({"from": previous, "to": node.name, "kind": "then"})
-        if node.undo is not None:
-            nodes.append({"name": node.undo.name, "kind": StepKind.UNDO.value, "undo_of": node.name})
-            edges.append({"from": node.name, "to": node.undo.name, "kind": "undo"})
-        previous = node.name
-    return {"saga": definition.name, "version": definition.version, "nodes": nodes, "edges": edges}
-
-
-def _node_json(node: Node) -> Json:
-    described: dict[str, Json] = {"name": node.name, "kind": node.kind.value}
-    if node.wait is not None:
-        return described | {
-            "event": node.wait.event.milepost_spec.type,
-            "timeout_s": node.wait.timeout.total_seconds(),
-            "on_timeout": node.wait.on_timeout.name,
-            "probe": node.probe is not None,
-        }
-    return described | {
-        "repeat": node.repeat.name,
-        "on_failure": node.on_failure.name,
-        "queue": node.queue,
-        "probe": node.probe is not None,
-        "irreversible": node.irreversible,
+def _state(box: Box, drawing: Drawing) -> dict[str, Json]:
+    if drawing.run is None:
+        return {}
+    marks = drawing.run.marks
+    mark = marks.get(box.name)
+    undo = None if box.undo is None else marks.get(box.undo.name)
+    return {
+        "state": None if mark is None else mark.state.value,
+        "iteration": "" if mark is None else mark.iteration,
+        "tries": 0 if mark is None else mark.tries,
+        "probes": 0 if mark is None else mark.probes,
+        "code": None if mark is None else mark.code,
+        "in_doubt": mark is not None and mark.doubt,
+        "undone": undo is not None and undo.state is StepState.COMPENSATED,
+        "current": box.current,
     }

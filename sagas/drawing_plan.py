@@ -1,0 +1,188 @@
+"""From a definition, and a run of it, to the drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from ..schemas.options import Then
+from ..schemas.states import FINAL_STEP_STATES, HELD_STEP_STATES, RunState, StepKind, StepState
+from .definition import Definition, Node, UndoSpec
+from .drawing import Box, Drawing, Group, Mark, Part, Progress, Tone, boxes_of
+from .model import Json
+
+_TONES: Final[Mapping[str, Tone]] = {
+    "SUCCEEDED": "done",
+    "FAILED": "failed",
+    "UNKNOWN": "doubt",
+    "RECONCILING": "doubt",
+    "MANUAL_REQUIRED": "person",
+    "COMPENSATION_FAILED": "person",
+    "COMPENSATION_PENDING": "undone",
+    "COMPENSATING": "undone",
+    "COMPENSATED": "undone",
+    "SKIPPED": "over",
+    "CANCELLED": "over",
+}
+
+
+def draw(definition: Definition, run: Progress | None = None) -> Drawing:
+    """Draw a definition, and a run on top of it.
+
+    Args:
+        definition: That of the run.
+        run: Where a run of it stands.
+    """
+    usual = Then.COMPENSATE if any(node.undo for node in definition.nodes) else Then.FAIL
+    boxes = tuple(_box(node, definition.queue, usual) for node in definition.nodes)
+    drawing = Drawing(
+        saga=definition.name,
+        version=definition.version,
+        title=definition.title,
+        flow=Group(parts=boxes),
+    )
+    return drawing if run is None else with_run(drawing, run)
+
+
+def with_run(drawing: Drawing, run: Progress) -> Drawing:
+    """Return a drawing with a run on top of it."""
+    flow = _marked(drawing.flow, run)
+    assert isinstance(flow, Group)
+    known = {box.name for box in boxes_of(flow)}
+    reached = run.state is RunState.SUCCEEDED
+    ends = replace(
+        drawing.ends, tone="done" if reached else "ahead", status=("reached" if reached else "not reached",)
+    )
+    strangers = tuple(name for name in run.marks if name not in known)
+    return replace(drawing, flow=flow, run=run, ends=ends, strangers=strangers)
+
+
+# --- from a definition ------------------------------------------------------------------------------
+
+
+def _box(node: Node, queue: str, usual: Then) -> Box:
+    """Draw a node; what is as everywhere in its saga is left out."""
+    undo = None if node.undo is None else _undo_box(node.undo, node.name)
+    facts = _wait_facts(node) if node.wait is not None else _step_facts(node, queue, usual)
+    return Box(name=node.name, kind=node.kind, facts=facts, undo=undo, data=_data(node))
+
+
+def _wait_facts(node: Node) -> tuple[str, ...]:
+    assert node.wait is not None
+    facts = [
+        f"waits for {node.wait.event.milepost_spec.type}",
+        f"{length(node.wait.timeout)}, then {node.wait.on_timeout.name}",
+    ]
+    facts += ["probe"] if node.probe is not None else []
+    facts += ["broadcast"] if node.wait.broadcast else []
+    return tuple(facts)
+
+
+def _step_facts(node: Node, queue: str, usual: Then) -> tuple[str, ...]:
+    facts = ["TX" if node.kind is StepKind.TX else node.repeat.name]
+    facts += ["probe"] if node.probe is not None else []
+    facts += ["irreversible"] if node.irreversible else []
+    facts.append(_tries(node.retry.attempts, node.attempt_timeout))
+    facts += [f"queue {node.queue}"] if node.queue != queue else []
+    facts += [f"on failure {node.on_failure.name}"] if node.on_failure is not usual else []
+    return tuple(facts)
+
+
+def _undo_box(undo: UndoSpec, of: str) -> Box:
+    facts = [_tries(undo.retry.attempts, undo.attempt_timeout)] + (["blind"] if undo.blind else [])
+    data = {
+        "name": undo.name,
+        "kind": StepKind.UNDO.value,
+        "undo_of": of,
+        "blind": undo.blind,
+        "queue": undo.queue,
+        "tries": undo.retry.attempts,
+        "attempt_timeout_s": undo.attempt_timeout.total_seconds(),
+    }
+    return Box(name=undo.name, kind=StepKind.UNDO, facts=tuple(facts), data=data)
+
+
+def _data(node: Node) -> Mapping[str, Json]:
+    described: dict[str, Json] = {"name": node.name, "kind": node.kind.value}
+    if node.wait is not None:
+        return described | {
+            "event": node.wait.event.milepost_spec.type,
+            "timeout_s": node.wait.timeout.total_seconds(),
+            "on_timeout": node.wait.on_timeout.name,
+            "broadcast": node.wait.broadcast,
+            "probe": node.probe is not None,
+        }
+    return described | {
+        "repeat": node.repeat.name,
+        "on_failure": node.on_failure.name,
+        "queue": node.queue,
+        "tries": node.retry.attempts,
+        "attempt_timeout_s": node.attempt_timeout.total_seconds(),
+        "probe": node.probe is not None,
+        "irreversible": node.irreversible,
+        "no_undo": node.no_undo,
+    }
+
+
+def _tries(attempts: int, timeout: timedelta) -> str:
+    return f"{attempts} {'try' if attempts == 1 else 'tries'} of {length(timeout)}"
+
+
+_UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60))
+
+
+def length(span: timedelta) -> str:
+    """Write a duration exactly, in its units: 3d, 1h 30m, 15s, 1.5s, 0.2s."""
+    left, words = span.total_seconds(), []
+    for unit, seconds in _UNITS:
+        amount, left = divmod(left, seconds)
+        words += [f"{amount:.0f}{unit}"] if amount else []
+    words += [f"{round(left, 6):g}s"] if left or not words else []
+    return " ".join(words)
+
+
+# --- a run on top of it -----------------------------------------------------------------------------
+
+
+def _marked(part: Part, run: Progress) -> Part:
+    if isinstance(part, Group):
+        return replace(part, parts=tuple(_marked(inner, run) for inner in part.parts))
+    undo = None if part.undo is None else _with_mark(part.undo, run.marks.get(part.undo.name))
+    box = _with_mark(part, run.marks.get(part.name))
+    if undo is not None and _is(run.marks.get(undo.name), StepState.COMPENSATED):
+        box = replace(box, tone="undone", status=(*box.status, "undone"))
+    return replace(box, undo=undo)
+
+
+def _is(mark: Mark | None, state: StepState) -> bool:
+    return mark is not None and mark.state is state
+
+
+def _with_mark(box: Box, mark: Mark | None) -> Box:
+    if mark is None:
+        word = "not called" if box.kind is StepKind.UNDO else "not reached"
+        return replace(box, tone="ahead", status=(word,))
+    words = [mark.state.value + (f" #{mark.iteration}" if mark.iteration else "")]
+    words += ["outcome in doubt"] if mark.doubt and mark.state is StepState.FAILED else []
+    words += [f"{mark.tries} {'try' if mark.tries == 1 else 'tries'}"] if mark.tries else []
+    words += [f"probed {mark.probes}x"] if mark.probes else []
+    words += _code(mark)
+    return replace(
+        box,
+        tone=_TONES.get(mark.state.value, "over" if mark.state in FINAL_STEP_STATES else "live"),
+        status=tuple(words),
+        current=mark.state not in FINAL_STEP_STATES,
+    )
+
+
+def _code(mark: Mark) -> list[str]:
+    if mark.code is None or mark.state in {StepState.SUCCEEDED, StepState.COMPENSATED}:
+        return []
+    return [f"last try: {mark.code}" if mark.state in HELD_STEP_STATES else mark.code]
+
+
+def run_tone(state: RunState) -> Tone:
+    """Return the tone of a run's state."""
+    return _TONES.get(state.value, "live")
