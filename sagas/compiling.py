@@ -12,7 +12,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from ..schemas.errors import DefinitionError
 from ..schemas.options import Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import checks, codec, nodes
+from . import checks, codec, locking, nodes
 from .definition import Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
@@ -36,8 +36,11 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         key=saga.key,
         queue=saga.queue,
         nodes=compiled,
+        lock=saga.lock,
+        if_locked=saga.if_locked,
     )
     checks.check_definition_rules(definition)
+    locking.check(definition)
     return replace(definition, shape=_shape(definition), policy=_policy(definition))
 
 
@@ -143,7 +146,10 @@ def _schema(definition: Definition, name: str, model: type[BaseModel] | None) ->
 
 
 def _policy(definition: Definition) -> str:
-    return codec.digest([_policy_of(node) for node in definition.nodes]).hex()
+    nodes: list[Json] = [_policy_of(node) for node in definition.nodes]
+    if definition.lock is not None:
+        nodes.append({"if_locked": definition.if_locked})
+    return codec.digest(nodes).hex()
 
 
 def _policy_of(node: Node) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -39,19 +39,32 @@ class Saga(Generic[I]):
         input: Class of the input.
         key: Business key of an input; starting twice with one key is one run.
         queue: Queue of its work unless a step says otherwise.
+        lock: Names what a run with that input has for itself; of the runs of any saga that name the same, one at a time
+            is active, from its start until it is final.
+        if_locked: What becomes of a run whose lock another run has: it waits in a queue, or `start` refuses it.
 
     Raises:
         DefinitionError: MP114 for a name that topics or keys cannot hold.
     """
 
     def __init__(
-        self, name: str, *, version: int, input: type[I], key: Callable[[I], str], queue: str = "default"
+        self,
+        name: str,
+        *,
+        version: int,
+        input: type[I],
+        key: Callable[[I], str],
+        queue: str = "default",
+        lock: Callable[[I], str] | None = None,
+        if_locked: Literal["queue", "reject"] = "queue",
     ) -> None:
         self.name = name
         self.version = version
         self.input = input
         self.key = key
         self.queue = queue
+        self.lock = lock
+        self.if_locked = if_locked
         self.nodes: list[Node[I, Any]] = []
         self._names: dict[str, str] = {}
         self._definition: Definition | None = None

@@ -13,7 +13,7 @@ from ..schemas.states import (
     StepKind,
     StepState,
 )
-from . import failing, forward, retry, settling, undoing, waiting, waits
+from . import expiring, failing, forward, locking, retry, settling, undoing, waiting, waits
 from .definition import Node
 from .draft import Draft
 from .facts import Stale
@@ -29,6 +29,8 @@ def start(draft: Draft) -> Decision:
     if draft.run.state is not RunState.PENDING or draft.run.steps:
         return draft.ignored("the run has already begun")
     draft.note("run.started", version=draft.definition.version)
+    if locking.queued(draft.run) and not draft.run.holds:
+        return locking.enter(draft)
     forward.begin(draft, draft.definition.nodes[0])
     return draft.decision()
 
@@ -96,11 +98,15 @@ def wake_run(draft: Draft) -> Decision:
     if run.state in FINAL_RUN_STATES:
         draft.note("timer.stale", state=run.state.value)
         return draft.ignored(f"the run is {run.state}")
-    draft.run = replace(run, wake_at=retry.later(draft.now, draft.sweep()))
+    draft.run = replace(run, wake_at=draft.next_look())
+    if expiring.expired(draft):
+        return draft.decision()
     for step in run.steps:
         node = draft.definition.node(step.name)
         if node is not None and step.signal is not None and waits.is_open(step) and fits(run.state, step):
             return waiting.signalled(draft, node, step, step.signal)
+    if locking.queued(run):
+        return locking.look(draft)
     if all(step.state in FINAL_STEP_STATES for step in run.steps):
         return _heal(draft)
     return draft.decision()
