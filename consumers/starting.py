@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from ..sagas.context import RunRef
 from ..sagas.definition import text_problem
 from ..sagas.facts import Start
+from ..sagas.locking import lock_of
 from ..sagas.model import Json, Run
 from ..sagas.saga import Saga
 from ..schemas.errors import StateError, UsageError
@@ -20,6 +21,7 @@ from ..schemas.texts import INDEXED, too_long_to_index
 from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
+from . import resources
 from .engine import changes_of
 from .store import Loaded, Sql
 
@@ -47,11 +49,17 @@ async def start_run(
             f"{definition.title}: key= returned {ref.key[:50]!r}..., which with the saga's name and the tenant takes "
             f"more than {INDEXED} bytes. Return a short, stable text.",
         )
+    deadline_at = definition.deadline_of(value)
+    lock = lock_of(definition, value, tenant)
     taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
     if taken is None:
         return await _existing(connection, ref, encoded, digest)
     with span(f"start {saga.name}", attributes={"milepost.run": str(ref.id), "milepost.key": ref.key}):
-        await _insert(service, connection, saga, _new_run(ref, saga, encoded, tx))
+        run = replace(_new_run(ref, saga, encoded, tx), deadline_at=deadline_at)
+        if lock is not None:
+            holds = await resources.take(connection, ref, lock, reject=definition.if_locked == "reject")
+            run = replace(run, resource=lock, holds=holds)
+        await _insert(service, connection, saga, run)
     return ref
 
 
@@ -106,9 +114,13 @@ async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: 
         json.dumps(run.input, ensure_ascii=False),
         run.correlation_id,
         run.traceparent,
+        run.deadline_at,
+        saga.definition.active_timeout,
+        run.resource,
     )
     assert row is not None, "an insert returns its row"
-    run = replace(run, wake_at=row["wake_at"])
+    since = None if saga.definition.active_timeout is None else row["now"]
+    run = replace(run, wake_at=row["wake_at"], active_since=since)
     changes = changes_of(service)
     loaded = Loaded(run=run, service=service.name, now=row["now"], links={})
     decision = changes.decide(loaded, Start())

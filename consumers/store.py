@@ -70,8 +70,14 @@ _RUN_PLAIN = (
     "history_n",
     "finish_n",
     "wake_at",
+    "deadline_at",
+    "active_for",
+    "active_since",
     "finished_at",
     "traceparent",
+    "resource",
+    "holds",
+    "queued_since",
 )
 
 
@@ -248,6 +254,8 @@ async def store_decision(
         _dump(_history_json(before, decision)),
         _dump(_settled_json(decision, ids)),
         *columns(rows),
+        after.active_for,
+        after.active_since,
     )
     if stored != 1:
         raise Conflict

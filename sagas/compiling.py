@@ -38,6 +38,8 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         nodes=compiled,
         lock=saga.lock,
         if_locked=saga.if_locked,
+        deadline=saga.deadline,
+        active_timeout=saga.active_timeout,
     )
     checks.check_definition_rules(definition)
     locking.check(definition)
@@ -149,6 +151,10 @@ def _policy(definition: Definition) -> str:
     nodes: list[Json] = [_policy_of(node) for node in definition.nodes]
     if definition.lock is not None:
         nodes.append({"if_locked": definition.if_locked})
+    if definition.deadline is not None or definition.active_timeout is not None:
+        active = definition.active_timeout
+        seconds = None if active is None else active.total_seconds()
+        nodes.append({"deadline": definition.deadline is not None, "active_timeout": seconds})
     return codec.digest(nodes).hex()
 
 

@@ -270,7 +270,7 @@ def _instant(title: str, at: object) -> datetime:
     raise UsageError(
         "MP339",
         f"{title}: deadline= returned {at!r}, which {problem}. Return an aware datetime, such as "
-        "datetime.now(UTC) + timedelta(days=3) would be.",
+        "input.due when that field is an AwareDatetime.",
     )
 
 

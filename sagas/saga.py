@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -42,6 +42,10 @@ class Saga(Generic[I]):
         lock: Names what a run with that input has for itself; of the runs of any saga that name the same, one at a time
             is active, from its start until it is final.
         if_locked: What becomes of a run whose lock another run has: it waits in a queue, or `start` refuses it.
+        deadline: Pure function of the input: when the run has to stop, as an aware datetime. Asked once, at the start.
+            Later the run stops at a safe boundary, is undone, and ends as EXPIRED.
+        active_timeout: How long a run may be active in all, with the same end; waiting for an event or a person does
+            not count.
 
     Raises:
         DefinitionError: MP114 for a name that topics or keys cannot hold.
@@ -57,6 +61,8 @@ class Saga(Generic[I]):
         queue: str = "default",
         lock: Callable[[I], str] | None = None,
         if_locked: Literal["queue", "reject"] = "queue",
+        deadline: Callable[[I], datetime] | None = None,
+        active_timeout: timedelta | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -65,6 +71,8 @@ class Saga(Generic[I]):
         self.queue = queue
         self.lock = lock
         self.if_locked = if_locked
+        self.deadline = deadline
+        self.active_timeout = active_timeout
         self.nodes: list[Node[I, Any]] = []
         self._names: dict[str, str] = {}
         self._definition: Definition | None = None

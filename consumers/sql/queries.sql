@@ -4,6 +4,11 @@
 -- name: load_run
 SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
+       r.deadline_at, r.active_for, r.active_since, r.resource,
+       coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
+                 WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
+       (SELECT q.since FROM milepost.resource_queue AS q
+        WHERE r.resource IS NOT NULL AND q.run_id = r.id) AS queued_since,
        milepost.clock() AS now,
        (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
                                                            'signal_version', matched.version,
@@ -31,7 +36,7 @@ SELECT 1 FROM milepost.run WHERE id = $1 FOR UPDATE;
 WITH cas AS (
     UPDATE milepost.run
     SET state = $3, code = $4, cause = $5, history_n = $6, finish_n = $7, wake_at = $8, finished_at = $9,
-        version = version + 1, updated_at = milepost.clock()
+        active_for = $21, active_since = $22, version = version + 1, updated_at = milepost.clock()
     WHERE id = $1 AND version = $2
     RETURNING id, tenant, saga, key, correlation_id
 ), steps AS (
@@ -97,8 +102,9 @@ WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
 
 -- name: insert_run
 INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
-    correlation_id, traceparent)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0, milepost.clock() + interval '1 day', $10, $11)
+    correlation_id, traceparent, deadline_at, resource)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0,
+        least(milepost.clock() + interval '1 day', $12::timestamptz, milepost.clock() + $13::interval), $10, $11, $12, $14)
 RETURNING milepost.clock() AS now, wake_at;
 
 -- name: take_lease
