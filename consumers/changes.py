@@ -14,12 +14,22 @@ from uuid import UUID
 import asyncpg
 
 from ..outbox.model import OutboxRow, message_row
+from ..outbox.publish import publish_rows
 from ..sagas.decide import decide, then_claim
 from ..sagas.facts import Fact
 from ..sagas.model import Decision, Limits, Run, Work
 from ..sagas.registry import Definitions
 from ..schemas.ids import Clock, Ids, Randomness
-from ..schemas.messages import ResumeMessage, WorkMessage, compensation_topic, runs_topic, work_topic
+from ..schemas.messages import (
+    ResumeMessage,
+    TimerMessage,
+    WorkMessage,
+    compensation_topic,
+    runs_topic,
+    work_topic,
+)
+from . import resources
+from .resources import Granted
 from .store import Conflict, Loaded, is_empty, load_run, open_waits, store_decision
 
 #: Compare-and-set misses after which the run's row is locked before it is read (design section 7).
@@ -143,10 +153,16 @@ class Changes:
         rows = [self._work_row(decision.run, work) for work in decision.work]
         if decision.answer == "changed":
             rows.extend(emitted)
-        async with _transaction(connection, bool(decision.opens or decision.closes)):
+        if decision.lock == "enter":
+            rows.append(self._look_row(Granted.of(decision.run, self.service)))
+        several = bool(decision.opens or decision.closes or decision.lock)
+        async with _transaction(connection, several):
             await store_decision(connection, before, decision, rows, self.ids)
             if decision.opens:
                 await open_waits(connection, decision, self._resumes(decision))
+            if decision.lock is not None:
+                granted = await resources.carry_out(connection, decision.run, decision.lock)
+                await publish_rows(connection, [self._look_row(run) for run in granted])
 
     def _work_row(self, run: Run, work: Work) -> OutboxRow:
         topic = work_topic if work.lane == "work" else compensation_topic
@@ -166,6 +182,20 @@ class Changes:
             )
             for wait in decision.opens
         ]
+
+    def _look_row(self, run: Granted) -> OutboxRow:
+        """Return the row that makes the orchestrator of a run's service look at it, like a due timer."""
+        return message_row(
+            TimerMessage(run=run.run_id, step=None, generation=0),
+            topic=runs_topic(run.service),
+            key=str(run.run_id),
+            ids=self.ids,
+            clock=self.clock,
+            tenant=run.tenant,
+            service=self.service,
+            correlation_id=run.correlation_id,
+            traceparent=run.traceparent,
+        )
 
     def resume_row(self, run: Run, message: ResumeMessage) -> OutboxRow:
         """Return the outbox row that says a wait has been matched."""

@@ -42,6 +42,11 @@ class Granted:
     correlation_id: str
     traceparent: str | None
 
+    @classmethod
+    def of(cls, run: Run, service: str) -> Granted:
+        """Return a run of this service."""
+        return cls(run.id, run.tenant, service, run.correlation_id, run.traceparent)
+
 
 async def take(connection: asyncpg.Connection[Any], ref: RunRef, name: str, *, reject: bool) -> bool:
     """Take a lock for a run that is being started; another start of the same moment is waited for.

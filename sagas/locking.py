@@ -1,7 +1,7 @@
 """Resource locks: one run at a time has what its input names; the others stand in a queue, or are refused.
 
-A run that stands in the queue is PENDING and has no rows. It has the lock from when it is at its head and the one before
-it is final, and gives it back in the change that makes itself final.
+A run that stands in the queue is PENDING and has no rows. It has the lock from when it is first and the one before it
+is final, and gives it back in the change that makes itself final.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def check(definition: Definition) -> None:
     """
     if definition.if_locked not in {"queue", "reject"}:
         raise DefinitionError(
-            "MP113", f"{definition.title}: if_locked={definition.if_locked!r} is neither 'queue' nor 'reject'."
+            "MP113",
+            f"{definition.title}: if_locked={definition.if_locked!r} is neither 'queue' nor 'reject'.",
         )
     if definition.lock is None and definition.if_locked != "queue":
         raise DefinitionError(
@@ -81,7 +82,9 @@ def look(draft: Draft) -> Decision:
     run = draft.run
     if run.holds:
         draft.note("run.lock_granted", lock=run.resource)
-        draft.run = replace(run, active_since=draft.now if draft.definition.active_timeout is not None else None)
+        draft.run = replace(
+            run, active_since=draft.now if draft.definition.active_timeout is not None else None
+        )
         forward.begin(draft, draft.definition.nodes[0])
         return draft.decision()
     waited = draft.now - (run.queued_since or draft.now)
