@@ -180,6 +180,7 @@ def plan_of(service: Milepost, saga: str, version: int) -> Plan:
     return Plan(
         nodes=[node.name for node in found.nodes],
         on_timeout={node.name: node.wait.on_timeout.value for node in found.nodes if node.wait is not None},
+        active_timeout=found.active_timeout,
     )
 
 

@@ -33,6 +33,7 @@ async def check(given: Globals, *, strict: bool) -> None:
         typer.Exit: 1 with findings, 3 when the database's schema is not this version's; with `strict` 2 when no
             database is named, 4 when it cannot be reached.
     """
+    from ..sagas import timing
     from ..sagas.checks import check_definition
 
     out = given.out
@@ -45,6 +46,8 @@ async def check(given: Globals, *, strict: bool) -> None:
         out.item(saga=saga.name, version=saga.version, findings=findings)
         amount = counted(len(errors), "finding") if errors else "no findings"
         out.say(f"{saga.definition.summary()}, {amount}")
+        if limits := timing.words(saga.definition):
+            out.say(f"  {limits}")
         for error in errors:
             out.say(f"  {error.code} {error.text}")
     if not service.sagas:

@@ -140,7 +140,12 @@ class HistoryLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """A run with its steps in the order in which they came to be, and its history where asked for."""
+    """A run with its steps in the order in which they came to be, and its history where asked for.
+
+    Attributes:
+        deadline_at: When it has to stop; None for never.
+        active_for: How long it has been active; only counted where its saga limits that time.
+    """
 
     id: UUID
     tenant: str
@@ -157,6 +162,8 @@ class RunDetail:
     updated_at: datetime
     finished_at: datetime | None
     wake_at: datetime | None
+    deadline_at: datetime | None = None
+    active_for: timedelta = timedelta(0)
     now: datetime
     steps: Sequence[StepLine] = ()
     history: Sequence[HistoryLine] = ()
@@ -216,10 +223,12 @@ class Plan:
     Attributes:
         nodes: Names in the order of the flow.
         on_timeout: By wait, what follows its timeout.
+        active_timeout: How long a run may be active in all.
     """
 
     nodes: Sequence[str] = ()
     on_timeout: Mapping[str, str] = field(default_factory=dict)
+    active_timeout: timedelta | None = None
 
     def not_reached(self, run: RunDetail) -> list[str]:
         """Return the names of the flow that have no row yet."""

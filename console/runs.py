@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
-from ..schemas.states import HELD_STEP_STATES, StepState
+from ..schemas.states import FINAL_RUN_STATES, HELD_STEP_STATES, StepState
 from .listing import Entry, first_line, without_code
-from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, run_reference, situation
+from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, minute, run_reference, situation
 from .options import Globals
 from .output import Output, clean, column, span, state_text
 from .store import Wanted, reading
@@ -92,6 +92,8 @@ async def show_run(given: Globals, reference: str, *, history: bool) -> None:
         out.item(**_show_item(run, plan, history=history))
         return
     out.say(_headline(run, plan, out.width))
+    if limits := _limits(run, plan):
+        out.say(f"  {limits}")
     _steps(out, run, plan)
     if history:
         _timeline(out, run.history)
@@ -115,6 +117,20 @@ def _headline(run: RunDetail, plan: Plan, width: int) -> Text:
     if main.cell_len + len(beside) > width:
         beside = "\n  " + "   ".join(more)
     return Text.assemble(main, (beside if more else "", "dim"))
+
+
+def _limits(run: RunDetail, plan: Plan) -> str:
+    """Say when the run has to stop, and how much of its active time it has used."""
+    said = []
+    if run.deadline_at is not None:
+        left = run.deadline_at - run.now
+        live = run.state not in FINAL_RUN_STATES
+        away = f" (in {span(left)})" if left > timedelta(0) else f" ({span(-left)} ago)"
+        said.append(f"deadline {minute(run.deadline_at)}{away if live else ''}")
+    if plan.active_timeout is not None or run.active_for:
+        of = "" if plan.active_timeout is None else f" of {span(plan.active_timeout)}"
+        said.append(f"active for {span(run.active_for)}{of}")
+    return ", ".join(said)
 
 
 def _steps(out: Output, run: RunDetail, plan: Plan) -> None:
@@ -234,6 +250,8 @@ def _show_item(run: RunDetail, plan: Plan, *, history: bool) -> dict[str, object
         "updated_at": run.updated_at,
         "finished_at": run.finished_at,
         "wake_at": run.wake_at,
+        "deadline_at": run.deadline_at,
+        "active_s": run.active_for.total_seconds(),
         "steps": [_step_item(step, plan) for step in run.steps],
     }
     if history:

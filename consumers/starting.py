@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 from pydantic import BaseModel
 
+from ..sagas import timing
 from ..sagas.context import RunRef
 from ..sagas.definition import text_problem
 from ..sagas.facts import Start
@@ -49,7 +50,7 @@ async def start_run(
             f"{definition.title}: key= returned {ref.key[:50]!r}..., which with the saga's name and the tenant takes "
             f"more than {INDEXED} bytes. Return a short, stable text.",
         )
-    deadline_at = definition.deadline_of(value)
+    deadline_at = timing.deadline_of(definition, value)
     lock = lock_of(definition, value, tenant)
     taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
     if taken is None:

@@ -12,7 +12,7 @@ from ..schemas.errors import DefinitionError
 from ..schemas.events import Event, check_upcasters
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import RunState, StepKind
-from . import nodes
+from . import nodes, timing
 from .context import View, reads_later
 from .definition import Definition, Node
 from .model import Run
@@ -67,7 +67,7 @@ def check_definition_rules(definition: Definition) -> None:
     Raises:
         DefinitionError: MP101 to MP103, MP108, MP109, MP113 or MP116.
     """
-    _check_limits(definition)
+    timing.check(definition, LONGEST)
     for node in definition.nodes:
         if node.wait is not None:
             _check_wait(definition, node)
@@ -77,21 +77,6 @@ def check_definition_rules(definition: Definition) -> None:
     if any(node.undo is not None for node in definition.nodes):
         _check_undos(definition)
     _check_irreversible(definition)
-
-
-def _check_limits(definition: Definition) -> None:
-    active = definition.active_timeout
-    if active is not None and not timedelta(0) < active <= LONGEST:
-        raise DefinitionError(
-            "MP113",
-            f"{definition.title}: active_timeout={active} must be more than none and at most {LONGEST.days} days.",
-        )
-    if definition.deadline is not None and not callable(definition.deadline):
-        raise DefinitionError(
-            "MP113",
-            f"{definition.title}: deadline={definition.deadline!r} must be a function of the input that returns an aware "
-            "datetime.",
-        )
 
 
 def _check_step(definition: Definition, node: Node) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
@@ -229,24 +229,6 @@ class Definition:
             )
         return key
 
-    def deadline_of(self, value: BaseModel) -> datetime | None:
-        """Return when a run with this input has to stop, in UTC; None for never.
-
-        Raises:
-            UsageError: MP338 when `deadline` raised, MP339 when it returned no aware datetime.
-        """
-        if self.deadline is None:
-            return None
-        try:
-            at = self.deadline(value)
-        except Exception as error:
-            raise UsageError(
-                "MP338",
-                f"{self.title}: deadline= raised {type(error).__name__}: {error}. It has to return an instant for every "
-                "input; nothing was started.",
-            ) from error
-        return _instant(self.title, at)
-
     def summary(self) -> str:
         """Counts for people: "order v1: 7 steps, 2 undos, 2 probes"."""
         undos = sum(node.undo is not None for node in self.nodes)
@@ -254,24 +236,6 @@ class Definition:
         amounts = {"step": len(self.nodes), "undo": undos, "probe": probes}
         words = [f"{amount} {noun}{'' if amount == 1 else 's'}" for noun, amount in amounts.items()]
         return f"{self.title}: {', '.join(words)}"
-
-
-def _instant(title: str, at: object) -> datetime:
-    problem = ""
-    if not isinstance(at, datetime):
-        problem = "is no datetime"
-    elif at.utcoffset() is None:
-        problem = "has no time zone, so nobody could say when it is"
-    else:
-        try:
-            return at.astimezone(UTC)
-        except OverflowError:
-            problem = "is beyond what UTC can hold"
-    raise UsageError(
-        "MP339",
-        f"{title}: deadline= returned {at!r}, which {problem}. Return an aware datetime, such as "
-        "input.due when that field is an AwareDatetime.",
-    )
 
 
 def text_problem(value: object, *, longest: int) -> str:

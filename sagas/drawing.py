@@ -106,6 +106,7 @@ class Drawing:
 
     Attributes:
         title: "order v1".
+        limits: What limits a run's time, in a few words; '' for nothing.
         ends: What the last box leads to.
         strangers: Names of the run's rows that the definition does not have.
     """
@@ -114,6 +115,7 @@ class Drawing:
     version: int
     title: str
     flow: Group
+    limits: str = ""
     run: Progress | None = None
     ends: Box = field(default_factory=lambda: Box(name="SUCCEEDED", kind=StepKind.STEP))
     strangers: tuple[str, ...] = ()

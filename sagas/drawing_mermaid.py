@@ -50,7 +50,8 @@ def flow_mermaid(drawing: Drawing) -> str:
 
 def _head(drawing: Drawing) -> list[str]:
     run = drawing.run
-    return [drawing.title] if run is None else [drawing.title, f"{run.reference}: {run.state}", run.situation]
+    title = [drawing.title, drawing.limits]
+    return title if run is None else [*title, f"{run.reference}: {run.state}", run.situation]
 
 
 def _ids(drawing: Drawing) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from ..schemas.options import Then
 from ..schemas.states import FINAL_STEP_STATES, HELD_STEP_STATES, RunState, StepKind, StepState
+from . import timing
 from .definition import Definition, Node, UndoSpec
 from .drawing import Box, Drawing, Group, Mark, Part, Progress, Tone, boxes_of
 from .model import Json
@@ -41,6 +42,7 @@ def draw(definition: Definition, run: Progress | None = None) -> Drawing:
         saga=definition.name,
         version=definition.version,
         title=definition.title,
+        limits=timing.words(definition),
         flow=Group(parts=boxes),
     )
     return drawing if run is None else with_run(drawing, run)

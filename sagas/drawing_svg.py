@@ -76,7 +76,7 @@ def _title(drawing: Drawing) -> str:
 
 def _notes(drawing: Drawing) -> list[str]:
     """Return the lines below the title."""
-    run, notes = drawing.run, [drawing.title]
+    run, notes = drawing.run, [drawing.title, *([drawing.limits] if drawing.limits else [])]
     if run is not None:
         notes += [f"{run.reference}  {run.state}"] + ([run.situation] if run.situation else [])
     if drawing.strangers:

@@ -48,6 +48,7 @@ def flow_json(drawing: Drawing) -> Json:
     drawn: dict[str, Json] = {
         "saga": drawing.saga,
         "version": drawing.version,
+        "limits": drawing.limits or None,
         "nodes": _nodes(drawing.flow, drawing, ()),
         "edges": [
             {"from": edge.before, "to": edge.after, "kind": edge.kind, "label": edge.label or None}

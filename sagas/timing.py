@@ -1,18 +1,21 @@
 """Times that a run has in all: its deadline, and the time in which it may be active.
 
-The deadline is an instant, computed from the input at the start and stored with the run. Active is a run that is PENDING
-or RUNNING: waiting for an event, for a person or for an undo does not count. What has been used of it is stored whenever
-the run's state changes, which is written anyway.
+The deadline is an instant, computed from the input at the start and stored with the run. Active is a run that is
+PENDING or RUNNING: waiting for an event, a person or a turn at a lock does not count, nor does undoing. What has been
+used of it is stored whenever the run's state changes, and its row is written then anyway.
 
-A limit that has passed is acted on when the run is looked at (its `wake_at` comes no later), and before anything
-new begins, whoever is first. From then on the run stops at a safe boundary (stopping.py), is undone, and ends as EXPIRED.
+A limit that has passed is acted on when the run is looked at (its `wake_at` comes no later), and before anything new
+begins, whoever is first. From then on the run stops at a safe boundary (stopping.py), is undone, and ends as EXPIRED.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from pydantic import BaseModel
+
+from ..schemas.errors import DefinitionError, UsageError
 from ..schemas.states import RunState
 from . import retry
 from .definition import Definition
@@ -22,6 +25,74 @@ from .words import ACTIVE_TIMEOUT, DEADLINE
 #: States in which the run's time is counted as active.
 ACTIVE = frozenset({RunState.PENDING, RunState.RUNNING})
 _BEFORE_DEADLINE = ACTIVE | {RunState.WAITING, RunState.MANUAL_REQUIRED}
+
+
+def check(definition: Definition, longest: timedelta) -> None:
+    """Refuse limits that limit nothing.
+
+    Args:
+        longest: Longest duration that a definition may name.
+
+    Raises:
+        DefinitionError: MP113.
+    """
+    active = definition.active_timeout
+    if active is not None and not timedelta(0) < active <= longest:
+        raise DefinitionError(
+            "MP113",
+            f"{definition.title}: active_timeout={active} must be more than none and at most {longest.days} days.",
+        )
+    if definition.deadline is not None and not callable(definition.deadline):
+        raise DefinitionError(
+            "MP113",
+            f"{definition.title}: deadline={definition.deadline!r} must be a function of the input that returns an "
+            "aware datetime.",
+        )
+
+
+def deadline_of(definition: Definition, value: BaseModel) -> datetime | None:
+    """Return when a run with this input has to stop, in UTC; None for never.
+
+    Raises:
+        UsageError: MP338 when `deadline` raised, MP339 when it returned no aware datetime.
+    """
+    if definition.deadline is None:
+        return None
+    try:
+        at = definition.deadline(value)
+    except Exception as error:
+        raise UsageError(
+            "MP338",
+            f"{definition.title}: deadline= raised {type(error).__name__}: {error}. It has to return an instant for "
+            "every input; nothing was started.",
+        ) from error
+    return _instant(definition.title, at)
+
+
+def _instant(title: str, at: object) -> datetime:
+    problem = ""
+    if not isinstance(at, datetime):
+        problem = "is no datetime"
+    elif at.utcoffset() is None:
+        problem = "has no time zone, so nobody could say when it is"
+    else:
+        try:
+            return at.astimezone(UTC)
+        except OverflowError:
+            problem = "is beyond what UTC can hold"
+    raise UsageError(
+        "MP339",
+        f"{title}: deadline= returned {at!r}, which {problem}. Return an aware datetime, such as "
+        "input.due when that field is an AwareDatetime.",
+    )
+
+
+def words(definition: Definition) -> str:
+    """Say in a few words how long a run may take, or ''."""
+    said = ["deadline from its input"] if definition.deadline is not None else []
+    if definition.active_timeout is not None:
+        said.append(f"active for at most {definition.active_timeout}")
+    return ", ".join(said)
 
 
 def counted(definition: Definition, run: Run, state: RunState, now: datetime) -> Run:

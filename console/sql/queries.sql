@@ -68,7 +68,8 @@ SELECT id, saga, key FROM milepost.run WHERE id BETWEEN $1 AND $2 ORDER BY id LI
 
 -- name: load_run
 SELECT id, tenant, service, saga, key, definition, state, code, cause, correlation_id, traceparent, created_at,
-       updated_at, finished_at, wake_at, milepost.clock() AS now
+       updated_at, finished_at, wake_at, deadline_at,
+       active_for + coalesce(milepost.clock() - active_since, '0') AS active_for, milepost.clock() AS now
 FROM milepost.run
 WHERE id = $1;
 
