@@ -22,6 +22,12 @@ Step = Annotated[
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit.", show_default=False)]
 Wait = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long for what becomes of it.", min=0)]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Only ask for it.")]
+DidNotHappen = Annotated[
+    bool,
+    typer.Option(
+        "--did-not-happen", help="Of a step in doubt: it took no effect, as you have seen on the other side."
+    ),
+]
 #: Seconds.
 WAIT = 10.0
 
@@ -38,14 +44,21 @@ def retry_command(
     run: Run,
     step: Step,
     *,
+    did_not_happen: DidNotHappen = False,
     reason: Reason,
     wait: Wait = WAIT,
     no_wait: NoWait = False,
 ) -> None:
-    """Have a step or an undo tried once more. Look first whether it took effect: it may happen twice."""
+    """Have a step or an undo tried once more; of one in doubt, look on the other side first."""
     from .acts import Wish
 
-    _act(context, run, Wish(what="retry", reason=reason, step=step), wait, no_wait)
+    _act(
+        context,
+        run,
+        Wish(what="retry", reason=reason, step=step, did_not_happen=did_not_happen),
+        wait,
+        no_wait,
+    )
 
 
 @commands.command("skip")
@@ -54,6 +67,7 @@ def skip_command(
     run: Run,
     step: Step,
     *,
+    did_not_happen: DidNotHappen = False,
     reason: Reason,
     wait: Wait = WAIT,
     no_wait: NoWait = False,
@@ -61,7 +75,13 @@ def skip_command(
     """Go on without a step, or leave an undo undone."""
     from .acts import Wish
 
-    _act(context, run, Wish(what="skip", reason=reason, step=step), wait, no_wait)
+    _act(
+        context,
+        run,
+        Wish(what="skip", reason=reason, step=step, did_not_happen=did_not_happen),
+        wait,
+        no_wait,
+    )
 
 
 @commands.command("mark-succeeded")
@@ -87,19 +107,25 @@ def mark_succeeded_command(
 
 @commands.command("compensate")
 def compensate_command(
-    context: typer.Context, run: Run, *, reason: Reason, wait: Wait = WAIT, no_wait: NoWait = False
+    context: typer.Context,
+    run: Run,
+    *,
+    did_not_happen: DidNotHappen = False,
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
 ) -> None:
-    """Stop going forward, and undo what was done."""
+    """Stop a run that waits for a person, and undo what was done."""
     from .acts import Wish
 
-    _act(context, run, Wish(what="compensate", reason=reason), wait, no_wait)
+    _act(context, run, Wish(what="compensate", reason=reason, did_not_happen=did_not_happen), wait, no_wait)
 
 
 @commands.command("resume")
 def resume_command(
     context: typer.Context, run: Run, *, reason: Reason, wait: Wait = WAIT, no_wait: NoWait = False
 ) -> None:
-    """Let a run go on that waits for a person, with what has failed tried once more."""
+    """Let a run go on that stands still with nothing in its way."""
     from .acts import Wish
 
     _act(context, run, Wish(what="resume", reason=reason), wait, no_wait)
@@ -116,6 +142,7 @@ def cancel_command(
             "--undo/--no-undo", help="Undo what was done, or leave it as it is.", show_default=False
         ),
     ],
+    did_not_happen: DidNotHappen = False,
     reason: Reason,
     wait: Wait = WAIT,
     no_wait: NoWait = False,
@@ -123,7 +150,13 @@ def cancel_command(
     """Stop a run at its next safe boundary; the answer says what was done already."""
     from .acts import Wish
 
-    _act(context, run, Wish(what="cancel", reason=reason, undo=undo), wait, no_wait)
+    _act(
+        context,
+        run,
+        Wish(what="cancel", reason=reason, undo=undo, did_not_happen=did_not_happen),
+        wait,
+        no_wait,
+    )
 
 
 def worklist_command(

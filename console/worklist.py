@@ -49,19 +49,25 @@ async def show_worklist(given: Globals, kinds: Sequence[str], *, limit: int) -> 
         out.note(f"the oldest {limit}; --limit shows more")
 
 
-def possible(kind: str) -> tuple[str, ...]:
-    """Return the acts that an entry of this kind may be given; the state machine has the last word."""
-    return _POSSIBLE[kind]
+def possible(kind: str, run_state: str, cause: str | None) -> list[str]:
+    """Return the acts that an entry may be given; the state machine has the last word.
+
+    Args:
+        kind: One of KINDS.
+        run_state: The run's state.
+        cause: Why the run had been stopping before; None while it was going forward.
+    """
+    if kind == "undo":
+        return ["retry", "skip", "mark-succeeded"]
+    acts = ["resume"] if kind == "run" else ["retry", "skip", "mark-succeeded"]
+    if run_state != "COMPENSATION_FAILED":
+        acts.append("compensate")
+        acts += ["cancel"] if cause is None else []
+    return acts
 
 
-_FORWARD = ("retry", "skip", "mark-succeeded", "compensate", "cancel")
-_POSSIBLE = {
-    "step": _FORWARD,
-    "tx": _FORWARD,
-    "wait": _FORWARD,
-    "undo": ("retry", "skip", "mark-succeeded"),
-    "run": ("resume", "compensate", "cancel"),
-}
+def _possible(row: Any) -> list[str]:
+    return possible(row["kind"], row["run_state"], row["cause"])
 
 
 def _label(row: Any) -> str:
@@ -71,9 +77,8 @@ def _label(row: Any) -> str:
 
 
 def _entry(row: Any) -> Entry:
-    asked = (
-        f"{row['asked'].replace('_', '-')} asked for" if row["asked"] else ", ".join(possible(row["kind"]))
-    )
+    acts = ", ".join(_possible(row))
+    asked = f"{row['asked'].replace('_', '-')} asked for" if row["asked"] else acts
     doubt = " (outcome in doubt)" if row["doubt"] else ""
     cells = [
         Text(row["kind"]),
@@ -106,6 +111,6 @@ def _item(row: Any) -> dict[str, object]:
         "in_doubt": row["doubt"],
         "since": row["since"],
         "age": row["now"] - row["since"],
-        "possible": list(possible(row["kind"])),
+        "possible": _possible(row),
         "asked": row["asked"],
     }

@@ -79,12 +79,14 @@ class Pump:
         if self._process.dead:
             await self._take_over()
             return True
+        if not self._records and await self._carrier.turn() > 0:
+            return True
         if not self._records:
             await self._read_outbox()
         if self._records:
             await self._hand_over(self._records.popleft(), deadline)
             return True
-        return await self._carrier.turn() > 0 or await self._hooks.turn() > 0 or await self._waker.tick() > 0
+        return await self._hooks.turn() > 0 or await self._waker.tick() > 0
 
     async def deliver(self, rows: Iterable[OutboxRow]) -> None:
         """Hand events from outside to whoever reads their topic, before anything else."""

@@ -15,13 +15,13 @@ SELECT found.*, milepost.clock() AS now,
         WHERE q.run_id = found.run_id AND q.state = 'OPEN' AND coalesce(q.step, found.step) IS NOT DISTINCT FROM found.step
         ORDER BY q.id DESC LIMIT 1) AS asked
 FROM (
-    SELECT lower(s.kind) AS kind, r.id AS run_id, r.tenant, r.service, r.saga, r.key, r.state AS run_state,
+    SELECT lower(s.kind) AS kind, r.id AS run_id, r.tenant, r.service, r.saga, r.key, r.state AS run_state, r.cause,
            s.name AS step, s.iteration, s.state, s.undo_of, s.code, s.message, s.attempt, s.doubt, s.since
     FROM milepost.step AS s
     JOIN milepost.run AS r ON r.id = s.run_id
     WHERE s.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED')
     UNION ALL
-    SELECT 'run', r.id, r.tenant, r.service, r.saga, r.key, r.state, NULL, '', r.state, NULL, r.code, NULL, 0, false,
+    SELECT 'run', r.id, r.tenant, r.service, r.saga, r.key, r.state, r.cause, NULL, '', r.state, NULL, r.code, NULL, 0, false,
            r.updated_at
     FROM milepost.run AS r
     WHERE r.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED')
