@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ..schemas.errors import UsageError
 from ..schemas.states import FINAL_RUN_STATES, HELD_STEP_STATES, RunState, StepKind, StepState
+from .locks import LockLine
 
 _HEX = frozenset("0123456789abcdef")
 #: Fewest hexadecimal digits that are taken as the beginning of a run's id.
@@ -165,6 +166,7 @@ class RunDetail:
     deadline_at: datetime | None = None
     active_for: timedelta = timedelta(0)
     now: datetime
+    lock: LockLine | None = None
     steps: Sequence[StepLine] = ()
     history: Sequence[HistoryLine] = ()
 
@@ -255,6 +257,8 @@ def situation(run: RunDetail, plan: Plan, span: Any) -> str:
         why = run.cause or run.code
         return f"{words}, because of {why}" if why else words
     step = run.active()
+    if step is None and run.lock is not None and not run.lock.held:
+        return run.lock.waits
     if step is None:
         return f"since {minute(run.updated_at)}"
     if step.state is StepState.WAITING and step.wake_at is not None:

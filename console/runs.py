@@ -113,6 +113,7 @@ def _headline(run: RunDetail, plan: Plan, width: int) -> Text:
     )
     more = [f"trace {run.trace_id[:8]}…"] if run.trace_id else []
     more += [clean(f"tenant {run.tenant}")] if run.tenant else []
+    more += [clean(run.lock.holds)] if run.lock is not None and run.lock.held else []
     beside = "".join(f"   {text}" for text in more)
     if main.cell_len + len(beside) > width:
         beside = "\n  " + "   ".join(more)
@@ -252,6 +253,7 @@ def _show_item(run: RunDetail, plan: Plan, *, history: bool) -> dict[str, object
         "wake_at": run.wake_at,
         "deadline_at": run.deadline_at,
         "active_s": run.active_for.total_seconds(),
+        "lock": None if run.lock is None else run.lock.item,
         "steps": [_step_item(step, plan) for step in run.steps],
     }
     if history:

@@ -16,6 +16,7 @@ from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState, StepKind, StepState
 from ..streams.database import CANNOT_CONNECT, cannot_reach
 from ..streams.queries import Queries
+from .locks import LockLine
 from .model import ByKey, ByPrefix, HistoryLine, Lag, RunDetail, RunLine, StepLine, Unsent
 
 #: How long connecting may take, in seconds.
@@ -34,6 +35,7 @@ class Sql(Queries):
     find_key_of_tenants: str
     find_ids: str
     load_run: str
+    load_lock: str
     load_steps: str
     load_history: str
     partitions_ahead: str
@@ -240,10 +242,12 @@ class Store:
         rows = await self.fetch(Sql.load_run, run_id)
         if not rows:
             raise StateError("MP604", f"run {run_id} is gone.")
+        locks = await self.fetch(Sql.load_lock, run_id)
         steps = await self.fetch(Sql.load_steps, run_id)
         entries = await self.fetch(Sql.load_history, run_id) if history else []
         return RunDetail(
             **{**rows[0], "state": RunState(rows[0]["state"])},
+            lock=LockLine(*locks[0]) if locks else None,
             steps=[
                 StepLine(**{**row, "kind": StepKind(row["kind"]), "state": StepState(row["state"])})
                 for row in steps

@@ -175,7 +175,8 @@ class Milepost(Edges):
 
         Raises:
             UsageError: MP301, MP307 as publish; MP308 on psycopg; MP309 for a saga that this service does not have.
-            StateError: MP302 when the key is taken with another input.
+            StateError: MP302 when the key is taken with another input; MP334 when the saga says if_locked="reject" and
+                another run has its lock; the transaction is then as it was.
         """
         if self.definitions.get(saga.name, saga.version) is not saga.definition:
             raise UsageError(

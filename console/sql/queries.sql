@@ -73,6 +73,19 @@ SELECT id, tenant, service, saga, key, definition, state, code, cause, correlati
 FROM milepost.run
 WHERE id = $1;
 
+-- Only of a run that has a lock or waits for one.
+-- name: load_lock
+SELECT r.resource AS name, h.run_id IS NOT DISTINCT FROM r.id AS held, other.saga || '/' || other.key AS holder, h.since,
+       (SELECT count(*) FROM milepost.resource_queue AS q
+        WHERE q.tenant = r.tenant AND q.name = r.resource AND q.n < mine.n) AS ahead,
+       (SELECT count(*) FROM milepost.resource_queue AS q
+        WHERE q.tenant = r.tenant AND q.name = r.resource) AS waiting
+FROM milepost.run AS r
+LEFT JOIN milepost.resource AS h ON h.tenant = r.tenant AND h.name = r.resource
+LEFT JOIN milepost.run AS other ON other.id = h.run_id
+LEFT JOIN milepost.resource_queue AS mine ON mine.run_id = r.id
+WHERE r.id = $1 AND (h.run_id = r.id OR mine.run_id IS NOT NULL);
+
 -- name: load_steps
 SELECT s.name, s.iteration, s.kind, s.state, s.undo_of, s.queue, s.attempt, s.probes, s.doubt, s.code, s.message,
        coalesce(w.name, s.worker::text) AS worker, s.wake_at, s.since, s.started_at, s.finished_at,
