@@ -131,11 +131,12 @@ class _Placer:
     def extent(self, part: Part) -> _Extent:
         if isinstance(part, Box):
             return self._box_extent(part)
-        inner = [self.extent(each) for each in part.parts]
         if part.shape in {"parallel", "choice"}:
+            inner = self._ways(part)
             wide = sum(e.left + e.right for e in inner) + BESIDE * (len(inner) + 1)
             half = max(wide, (columns_of(part.title) + 2) * CHAR) / 2
             return _Extent(half, half, HEAD + 2 * FORK + max((e.height for e in inner), default=0.0))
+        inner = [self.extent(each) for each in part.parts]
         solid = [e for e in inner if e.height]
         high = sum(e.height for e in solid) + GAP * max(0, len(solid) - 1)
         left, right = max((e.left for e in inner), default=0.0), max((e.right for e in inner), default=0.0)
@@ -144,6 +145,14 @@ class _Placer:
             right = max(right, (columns_of(part.title) + 2) * CHAR - left) + BESIDE
             return _Extent(left, right, HEAD + high + 2 * FORK)
         return _Extent(left, right, high)
+
+    def _ways(self, group: Group) -> list[_Extent]:
+        """Return the extents of parts that stand beside each other, wide enough for what leads into them."""
+        found = []
+        for place, each in enumerate(group.parts):
+            extent, label = self.extent(each), columns_of(label_of(group, place)) * CHAR / 2
+            found.append(_Extent(max(extent.left, label), max(extent.right, label), extent.height))
+        return found
 
     def _box_extent(self, box: Box) -> _Extent:
         half, high = self.wide / 2, self._high(box, self._columns)
@@ -202,7 +211,7 @@ class _Placer:
 
     def _put_beside(self, group: Group, x: float, y: float) -> float:
         bottom = self._frame(group, x, y)
-        inner = [self.extent(each) for each in group.parts]
+        inner = self._ways(group)
         wide = sum(e.left + e.right for e in inner) + BESIDE * (len(inner) - 1)
         at, axes = x - wide / 2, []
         for place, (each, extent) in enumerate(zip(group.parts, inner, strict=True)):
@@ -234,5 +243,5 @@ class _Placer:
             (x, top),
         )
         self.made.wires.append(Wire(back))
-        self.made.labels.append(Label("again", aside + ROUND, top - FORK - 4))
+        self.made.labels.append(Label("again", aside + ROUND, low + 10))
         return bottom

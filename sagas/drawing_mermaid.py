@@ -27,6 +27,7 @@ _SHAPES: Final[Mapping[StepKind, tuple[str, str]]] = {
 }
 #: What could mean something to mermaid, Markdown or HTML; an underscore within a word does not.
 _MEANT = re.compile(r"[^A-Za-z0-9 ,:./()_-]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_EVEN_SO = re.compile(r"\$(?=\$)|:(?=fa-)|\\(?=n)")
 
 
 def flow_mermaid(drawing: Drawing) -> str:
@@ -89,10 +90,12 @@ def _node(box: Box, ids: Mapping[str, str]) -> str:
 
 
 def _text(*lines: str) -> str:
-    """Write lines as a quoted label; a character that could mean something is written as its number."""
-    written = (
-        _MEANT.sub(lambda found: f"#{ord(found[0])};", " ".join(line.split())) for line in lines if line
-    )
+    """Write lines as a quoted label; a character that could mean something is written as its number.
+
+    What means a formula, an icon or a new line even so gets a word joiner, which nobody sees.
+    """
+    plain = (_EVEN_SO.sub("\\g<0>\N{WORD JOINER}", " ".join(line.split())) for line in lines if line)
+    written = (_MEANT.sub(lambda found: f"#{ord(found[0])};", line) for line in plain)
     return '"' + "<br/>".join(written) + '"'
 
 

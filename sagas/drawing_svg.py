@@ -78,7 +78,7 @@ def _notes(drawing: Drawing) -> list[str]:
     """Return the lines below the title."""
     run, notes = drawing.run, [drawing.title, *([drawing.limits] if drawing.limits else [])]
     if run is not None:
-        notes += [f"{run.reference}  {run.state}"] + ([run.situation] if run.situation else [])
+        notes += [f"{run.reference}: {run.state}"] + ([run.situation] if run.situation else [])
     if drawing.strangers:
         notes.append(f"The run also has rows that the definition lacks: {', '.join(drawing.strangers)}.")
     if any(box.kind is StepKind.UNDO for box in boxes_of(drawing.flow)):
@@ -190,7 +190,7 @@ def _style() -> str:
     fixed = (
         ".milepost text{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
         ".milepost .title{font-size:15px;font-weight:bold}.milepost .name{font-weight:bold}"
-        ".milepost .small{font-size:11px}.milepost .wire{fill:none;stroke-width:1.5}"
+        ".milepost .fact{font-size:12px}.milepost .small{font-size:11px}.milepost .wire{fill:none;stroke-width:1.5}"
         ".milepost .dashed,.milepost .undo .shape,.milepost .ahead .shape{stroke-dasharray:4 3}"
         ".milepost .frame,.milepost .side{fill:none}.milepost .shape{stroke-width:1.5}"
         ".milepost .current .shape{stroke-width:4}"

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from .drawing import Box
 
-#: Fewest and most characters of a box's lines.
-NARROW: Final = 20
+#: Fewest and most characters of a box's lines; the fewest hold every state.
+NARROW: Final = 26
 WIDE: Final = 36
 #: Fewest characters of the lines above the flow.
 HEADLINE: Final = 52
