@@ -40,6 +40,7 @@ class Sql(Queries, file="acts.sql"):
     steps_of: str
     request_state: str
     worklist: str
+    old_requests: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from ..schemas.settings import Duration, Settings
 from ..schemas.states import StepKind, StepState
 from ..streams.migrate import migration_files
 from ..streams.topics import describe
-from . import dead_store, findings, webhooks
+from . import acts, dead_store, findings, webhooks
 from .application import definitions, event_topics, internal_topics, optional_app
 from .findings import Check, Group
 from .letters import ALARM, STUCK, judge_letters, judge_redrives, judge_unsent
@@ -25,7 +25,7 @@ from .memory import judge_memory
 from .options import Globals
 from .output import Output, clean
 from .problems import FINDINGS, NO_CONNECTION, REFUSED
-from .record_findings import judge_records
+from .record_findings import judge_records, judge_requests
 from .store import Sql, Store, reading
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ async def _database(store: Store, workers: Sequence[findings.Worker]) -> AsyncIt
     records = await store.fetch(webhooks.Sql.records_in_trouble, findings.OVERDUE)
     for check in judge_records([Group(r["what"], r["amount"], r["oldest"], r["first"]) for r in records]):
         yield check
+    row = await store.fetchrow(acts.Sql.old_requests, findings.OVERDUE)
+    yield judge_requests(Group("requests", row["amount"], row["oldest"], row["first"] or ""))
 
 
 def _by_topic(rows: Sequence[Any]) -> list[Group]:

@@ -176,13 +176,13 @@ _STATES: Mapping[str, tuple[str, Severity, str, str]] = {
         "MP627",
         "warning",
         "a person has to decide; nothing is lost, and nothing goes on by itself.",
-        "`milepost runs list --state MANUAL_REQUIRED`, then `milepost runs show RUN --history`.",
+        "`milepost worklist`, then `milepost runs show RUN --history`, and decide: docs/acts.md.",
     ),
     "COMPENSATION_FAILED": (
         "MP628",
         "error",
         "an undo failed for good, so something is half done outside.",
-        "Treat it as an incident: `milepost runs list --state COMPENSATION_FAILED`, then undo by hand.",
+        "Treat it as an incident: `milepost worklist --kind undo`; then retry, or undo by hand and mark it.",
     ),
 }
 

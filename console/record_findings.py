@@ -1,4 +1,4 @@
-"""What operators are told of webhooks and operations. Pure."""
+"""What operators are told of webhooks, operations and requests. Pure."""
 
 from __future__ import annotations
 
@@ -46,3 +46,21 @@ def judge_records(groups: Sequence[Group]) -> Iterator[Check]:
         )
     else:
         yield Check("operations", "ok", "the outcome of every operation is known")
+
+
+def judge_requests(old: Group) -> Check:
+    """See whether somebody carries out what persons have asked for.
+
+    Args:
+        old: Requests that have been open for longer than any orchestrator needs.
+    """
+    if not old.amount:
+        return Check("requests", "ok", "everything that was asked for is answered")
+    return Check(
+        "requests",
+        "error",
+        f"{counted(old.amount, 'request')} of persons (oldest for {old.first}, {span(old.oldest)}) have no answer: no "
+        "process with their saga's version carries requests out.",
+        "MP619",
+        "Start `milepost serve` with the role orchestrator, and with that version, for their service.",
+    )

@@ -133,7 +133,8 @@ class Carrier:
             except Exception as error:
                 # One request that cannot be carried out must not keep the others from it.
                 stuck = f"request {row['id']} could not be carried out: {type(error).__name__}: {error}"
-                logger.warning("requests: %s", stuck)
+                if stuck != self._stuck:
+                    logger.warning("requests: %s; trying again", stuck)
         self._stuck = stuck
         self._done += done
         return done

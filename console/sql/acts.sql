@@ -31,3 +31,10 @@ FROM (
 WHERE cardinality($1::text[]) = 0 OR found.kind = ANY ($1)
 ORDER BY found.since
 LIMIT $2;
+
+-- name: old_requests
+SELECT count(*) AS amount, max(milepost.clock() - q.at) AS oldest,
+       (array_agg(coalesce(r.saga || '/' || r.key, q.run_id::text) ORDER BY q.at))[1] AS first
+FROM milepost.request AS q
+LEFT JOIN milepost.run AS r ON r.id = q.run_id
+WHERE q.state = 'OPEN' AND q.at < (SELECT milepost.clock()) - $1::interval;
