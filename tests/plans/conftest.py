@@ -59,6 +59,11 @@ FILL = (
     " finished_at) SELECT md5('w' || n)::uuid, 's', 'stripe', 'e' || n, '/', '{}', '{}', '\\x00',"
     " CASE WHEN n % 1000 = 0 THEN 'RECEIVED' ELSE 'PROCESSED' END, CASE WHEN n % 1000 = 0 THEN now() END,"
     " CASE WHEN n % 1000 > 0 THEN now() END FROM generate_series(1, $1::int) AS n",
+    "INSERT INTO milepost.resource (name, run_id) SELECT 'k' || n, md5('r' || n)::uuid"
+    " FROM generate_series(1, $1::int) AS n",
+    "UPDATE milepost.run SET resource = 'k77' WHERE id = md5('r77')::uuid AND $1::int > 0",
+    "INSERT INTO milepost.resource_queue (name, run_id)"
+    " SELECT CASE WHEN n % 2 = 0 THEN 'free' ELSE 'k77' END, md5('q' || n)::uuid FROM generate_series(1, $1::int) AS n",
 )
 
 

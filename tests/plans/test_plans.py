@@ -19,6 +19,7 @@ from milepost.console.dead_store import Sql as DeadSql
 from milepost.console.operations import Sql as OperationsSql
 from milepost.console.store import Sql as RunsSql
 from milepost.console.webhooks import Sql as WebhookSql
+from milepost.consumers.resources import _Sql as LockSql
 from milepost.consumers.store import Sql as SagaSql
 from milepost.inbox.letters import _Sql as LettersSql
 from milepost.inbox.operations import _Sql as OnceSql
@@ -45,6 +46,8 @@ GROWING = (
     "operation",
     "webhook",
     "history",
+    "resource",
+    "resource_queue",
 )
 #: What the relay's reading connection sets before each statement.
 RELAY, WAKER = OutboxSql.force_plan, SagaSql.wake_by_index
@@ -139,9 +142,16 @@ QUERIES = {
             "[]",
             "[]",
             *([] for _ in range(8)),
+            timedelta(0),
+            None,
         ),
         200,
     ),
+    "lock: take": Hot(LockSql.take, ("", "new", NEW[0]), 60),
+    "lock: who has it": Hot(LockSql.find_holder, ("", "k77"), 30),
+    "lock: hand on": Hot(LockSql.leave, ("", "k77", RUN), 100),
+    "lock: give up waiting": Hot(LockSql.leave, ("", "k77", named("q", 777)), 60),
+    "lock: give": Hot(LockSql.give, ("", "free"), 100),
     "signals: insert": Hot(
         SignalSql.insert_signals,
         ([NEW[0]], [""], ["s"], ["new"], ["carrier.delivered"], ["k1000"], ["{}"], [None], [DUE], [None]),
