@@ -7,10 +7,10 @@ ALTER TABLE milepost.run ADD COLUMN resource text;
 CREATE TABLE milepost.resource (
     tenant text NOT NULL DEFAULT '',
     name text NOT NULL,
-    run_id uuid NOT NULL UNIQUE,
+    run_id uuid NOT NULL,
     since timestamptz NOT NULL DEFAULT milepost.clock(),
     PRIMARY KEY (tenant, name)
-);
+) WITH (fillfactor = 70);
 
 -- Who waits, in order of arrival.
 CREATE TABLE milepost.resource_queue (
