@@ -97,6 +97,7 @@ class Carrier:
         self._max_result_bytes = max_result_bytes
         self._trouble: str | None = None
         self._stuck: str | None = None
+        self._told = set[UUID]()
         self._done = 0
 
     async def run(self, stop: Stop) -> None:
@@ -133,9 +134,11 @@ class Carrier:
             except Exception as error:
                 # One request that cannot be carried out must not keep the others from it.
                 stuck = f"request {row['id']} could not be carried out: {type(error).__name__}: {error}"
-                if stuck != self._stuck:
+                if row["id"] not in self._told:
                     logger.warning("requests: %s; trying again", stuck)
+                self._told.add(row["id"])
         self._stuck = stuck
+        self._told &= {row["id"] for row in rows}
         self._done += done
         return done
 
