@@ -168,7 +168,7 @@ def _with_mark(box: Box, mark: Mark | None) -> Box:
         return replace(box, tone="ahead", status=(word,))
     words = [mark.state.value + (f" #{mark.iteration}" if mark.iteration else "")]
     words += ["outcome in doubt"] if mark.doubt and mark.state is StepState.FAILED else []
-    words += [f"{mark.tries} {'try' if mark.tries == 1 else 'tries'}"] if mark.tries else []
+    words += _tried(box.kind, mark.tries)
     words += [f"probed {mark.probes}x"] if mark.probes else []
     words += _code(mark)
     return replace(
@@ -177,6 +177,12 @@ def _with_mark(box: Box, mark: Mark | None) -> Box:
         status=tuple(words),
         current=mark.state not in FINAL_STEP_STATES,
     )
+
+
+def _tried(kind: StepKind, tries: int) -> list[str]:
+    if kind is StepKind.WAIT:
+        return [f"waited {tries}x"] if tries > 1 else []
+    return [f"{tries} {'try' if tries == 1 else 'tries'}"] if tries else []
 
 
 def _code(mark: Mark) -> list[str]:

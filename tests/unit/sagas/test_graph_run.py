@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from milepost.sagas.drawing import Drawing, Mark, Progress
+from milepost.sagas.drawing import Box, Drawing, Group, Mark, Progress
 from milepost.sagas.drawing_mermaid import flow_mermaid
-from milepost.sagas.drawing_plan import draw
+from milepost.sagas.drawing_plan import draw, with_run
 from milepost.sagas.drawing_svg import flow_svg
 from milepost.sagas.graph import flow_json
-from milepost.schemas.states import FINAL_STEP_STATES, RunState, StepState
+from milepost.schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 
 from tests.support.drawings import SVG, Mermaid, svg_boxes, svg_root, svg_words
 from tests.support.sagas import add_step, flow, new_saga
@@ -112,6 +112,15 @@ def test_only_a_run_that_succeeded_has_reached_the_end(state: RunState) -> None:
     assert words == ["SUCCEEDED", "reached" if state is RunState.SUCCEEDED else "not reached"]
     text = flow_svg(drawn(state))
     assert f"order/o-1: {state.value}" in svg_words(svg_root(text))
+
+
+@pytest.mark.parametrize(("tries", "words"), [(1, "WAITING"), (2, "WAITING, waited 2x")])
+def test_a_wait_is_not_tried(tries: int, words: str) -> None:
+    wait = Box(name="came", kind=StepKind.WAIT)
+    marks = {"came": Mark(state=StepState.WAITING, tries=tries)}
+    bare = Drawing(saga="s", version=1, title="s v1", flow=Group(parts=(wait,)))
+    drawing = with_run(bare, Progress(reference="s/1", state=RunState.WAITING, marks=marks))
+    assert Mermaid(flow_mermaid(drawing)).nodes["n_came"][1] == f"now: {words}"
 
 
 def test_rows_that_the_definition_lacks_are_named() -> None:
