@@ -106,7 +106,7 @@ class Drawing:
 
     Attributes:
         title: "order v1".
-        limits: What limits a run's time, in a few words; '' for nothing.
+        limits: What limits a run, in a few words; '' for nothing.
         ends: What the last box leads to.
         strangers: Names of the run's rows that the definition does not have.
     """

@@ -10,7 +10,7 @@ from ..schemas.states import StepKind
 from .drawing import END, START, Box, Drawing, Group, Part, Tone, boxes_of, edges_of
 
 #: Fill, border and text of each tone; readable on light and dark paper, since each sets all three.
-_COLOURS: Final[Mapping[Tone, str]] = {
+LOOKS: Final[Mapping[Tone, str]] = {
     "ahead": "fill:#f6f8fa,stroke:#8c959f,color:#57606a,stroke-dasharray:4 3",
     "live": "fill:#ddf4ff,stroke:#0969da,color:#0a3069",
     "done": "fill:#dafbe1,stroke:#1a7f37,color:#0f5323",
@@ -105,7 +105,7 @@ def _classes(drawing: Drawing, ids: Mapping[str, str]) -> list[str]:
     for box, name in [*((box, ids[box.name]) for box in boxes), (drawing.ends, ids[END])]:
         if box.tone != "plain":
             by_tone.setdefault(box.tone, []).append(name)
-    lines = [f"    classDef {tone} {look}" for tone, look in _COLOURS.items() if tone in by_tone]
+    lines = [f"    classDef {tone} {look}" for tone, look in LOOKS.items() if tone in by_tone]
     lines += [f"    class {','.join(names)} {tone}" for tone, names in by_tone.items()]
     current = [ids[box.name] for box in boxes if box.current]
     if current:

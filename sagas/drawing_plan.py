@@ -8,7 +8,14 @@ from datetime import timedelta
 from typing import Final
 
 from ..schemas.options import Then
-from ..schemas.states import FINAL_STEP_STATES, HELD_STEP_STATES, RunState, StepKind, StepState
+from ..schemas.states import (
+    FINAL_RUN_STATES,
+    FINAL_STEP_STATES,
+    HELD_STEP_STATES,
+    RunState,
+    StepKind,
+    StepState,
+)
 from . import timing
 from .definition import Definition, Node, UndoSpec
 from .drawing import Box, Drawing, Group, Mark, Part, Progress, Tone, boxes_of
@@ -26,6 +33,7 @@ _TONES: Final[Mapping[str, Tone]] = {
     "COMPENSATED": "undone",
     "SKIPPED": "over",
     "CANCELLED": "over",
+    "EXPIRED": "failed",
 }
 
 
@@ -42,10 +50,17 @@ def draw(definition: Definition, run: Progress | None = None) -> Drawing:
         saga=definition.name,
         version=definition.version,
         title=definition.title,
-        limits=timing.words(definition),
+        limits=_limits(definition),
         flow=Group(parts=boxes),
     )
     return drawing if run is None else with_run(drawing, run)
+
+
+def _limits(definition: Definition) -> str:
+    """Say how long a run may take, and whether it has something for itself."""
+    rest = "refused" if definition.if_locked == "reject" else "in a queue"
+    lock = "" if definition.lock is None else f"one run at a time for each lock, the rest {rest}"
+    return ", ".join(words for words in (timing.words(definition), lock) if words)
 
 
 def with_run(drawing: Drawing, run: Progress) -> Drawing:
@@ -193,4 +208,4 @@ def _code(mark: Mark) -> list[str]:
 
 def run_tone(state: RunState) -> Tone:
     """Return the tone of a run's state."""
-    return _TONES.get(state.value, "live")
+    return _TONES.get(state.value, "over" if state in FINAL_RUN_STATES else "live")

@@ -13,7 +13,7 @@ from .drawing_layout import LINE, MARGIN, PAD, Frame, Label, Layout, PlacedBox, 
 from .drawing_plan import run_tone
 
 #: By tone: fill, border and text on light paper, then on dark. Text on fill has a contrast of 4.5 or more (WCAG 1.4.3).
-_COLOURS: Final[Mapping[Tone, tuple[str, str, str, str, str, str]]] = {
+COLOURS: Final[Mapping[Tone, tuple[str, str, str, str, str, str]]] = {
     "plain": ("#ffffff", "#57606a", "#1f2328", "#161b22", "#8b949e", "#e6edf3"),
     "ahead": ("#ffffff", "#8c959f", "#57606a", "#0d1117", "#6e7681", "#9aa4af"),
     "live": ("#ddf4ff", "#0969da", "#0a3069", "#0c2d6b", "#58a6ff", "#cae8ff"),
@@ -24,7 +24,7 @@ _COLOURS: Final[Mapping[Tone, tuple[str, str, str, str, str, str]]] = {
     "undone": ("#fff8c5", "#9a6700", "#633c01", "#341a00", "#d29922", "#f8e3a1"),
     "over": ("#eaeef2", "#57606a", "#32383f", "#21262d", "#8b949e", "#c9d1d9"),
 }
-_PAPER: Final = ("#ffffff", "#1f2328", "#57606a", "#0d1117", "#e6edf3", "#9aa4af")
+PAPER: Final = ("#ffffff", "#1f2328", "#57606a", "#0d1117", "#e6edf3", "#9aa4af")
 #: What XML 1.0 cannot hold (section 2.2), and controls that no reader shows.
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 #: How far a wait's sides are drawn out.
@@ -199,13 +199,13 @@ def _style() -> str:
 
 
 def _colours(first: int) -> str:
-    paper, ink, soft = _PAPER[first : first + 3]
+    paper, ink, soft = PAPER[first : first + 3]
     rules = [
         f".milepost .paper{{fill:{paper}}}.milepost text{{fill:{ink}}}",
         f".milepost .note,.milepost .small{{fill:{soft}}}.milepost .wire,.milepost .frame{{stroke:{soft}}}",
         f".milepost .tip{{fill:{soft}}}",
     ]
-    for tone, colours in _COLOURS.items():
+    for tone, colours in COLOURS.items():
         fill, border, text = colours[first : first + 3]
         rules.append(
             f".milepost .{tone} .shape{{fill:{fill};stroke:{border}}}.milepost .{tone} text{{fill:{text}}}"

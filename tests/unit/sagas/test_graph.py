@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from milepost.sagas.definition import Definition
-from milepost.sagas.drawing import Drawing
-from milepost.sagas.drawing_mermaid import flow_mermaid
+from milepost.sagas.drawing import Drawing, Tone
+from milepost.sagas.drawing_mermaid import LOOKS, flow_mermaid
 from milepost.sagas.drawing_plan import draw, length
-from milepost.sagas.drawing_svg import flow_svg
+from milepost.sagas.drawing_svg import COLOURS, PAPER, flow_svg
 from milepost.sagas.graph import flow_json
+from milepost.sagas.saga import Saga
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
 
 from tests.support.drawings import SVG, Mermaid, names_of, svg_boxes, svg_full, svg_root, svg_words
-from tests.support.sagas import Delivered, Done, add_step, add_tx, flow, new_saga
+from tests.support.sagas import Delivered, Done, Order, add_step, add_tx, flow, new_saga
 
 NODES = ["reserve", "undo_reserve", "ship", "delivered", "pack", "close"]
 
@@ -183,3 +185,51 @@ def test_what_is_as_everywhere_in_a_saga_is_left_out() -> None:
 )
 def test_durations_are_exact(span: timedelta, words: str) -> None:
     assert length(span) == words
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2.1)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_all_text_can_be_read_on_light_and_dark_paper() -> None:
+    pairs = [(ink, paper) for paper, ink in zip(PAPER[::3], PAPER[1::3], strict=True)]
+    pairs += [(soft, paper) for paper, soft in zip(PAPER[::3], PAPER[2::3], strict=True)]
+    for colours in COLOURS.values():
+        pairs += [(colours[2], colours[0]), (colours[5], colours[3])]
+    for look in LOOKS.values():
+        fill, text = (re.search(rf"(?<![a-z]){word}:(#\w+)", look) for word in ("fill", "color"))
+        assert fill is not None
+        assert text is not None
+        pairs.append((text[1], fill[1]))
+    assert len(pairs) == 4 + 2 * len(COLOURS) + len(LOOKS)
+    assert [(text, fill) for text, fill in pairs if _contrast(text, fill) < 4.5] == []
+    assert COLOURS.keys() == LOOKS.keys() | {"plain"} == set(get_args(Tone))
+
+
+def test_what_limits_a_run_stands_above_its_flow() -> None:
+    saga = Saga(
+        "order",
+        version=1,
+        input=Order,
+        key=lambda order: order.id,
+        active_timeout=timedelta(hours=2),
+        lock=lambda order: order.id,
+        if_locked="reject",
+    )
+    add_step(saga, "one")
+    drawing = draw(flow(saga))
+    words = drawing.limits
+    assert words.endswith(", one run at a time for each lock, the rest refused")
+    assert words.startswith("active for at most ")
+    assert Mermaid(flow_mermaid(drawing)).nodes["start_"] == ["order v1", words]
+    assert words in " ".join(svg_words(svg_root(flow_svg(drawing))))
+    assert flow_json(drawing)["limits"] == words
+    assert draw(shop()).limits == ""
