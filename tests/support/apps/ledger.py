@@ -223,4 +223,36 @@ async def undo_third(ctx: Ctx, done: Done) -> None:
 
 blind.flow(first, second, third)
 
+last_item = Saga(
+    "last_item", version=1, input=Job, key=lambda job: job.name, lock=lambda job: job.name.partition("-")[0]
+)
+
+
+@last_item.step(repeat=Repeat.SAFE, retry=TWICE)
+async def take(ctx: Ctx) -> Done:
+    return await _step(ctx, "take", dedupe=True)
+
+
+@take.undo
+async def put_back(ctx: Ctx, done: Done) -> None:
+    await _step(ctx, "put back", dedupe=True)
+
+
+@last_item.step(repeat=Repeat.SAFE, retry=TWICE)
+async def sell(ctx: Ctx) -> Done:
+    return await _step(ctx, "sell", dedupe=True)
+
+
+@sell.undo
+async def take_back(ctx: Ctx, done: Done) -> None:
+    await _step(ctx, "take back", dedupe=True)
+
+
+@last_item.tx_step(retry=TWICE)
+async def record(ctx: Ctx, tx: Transaction) -> None:
+    await _book(ctx, tx, "record")
+
+
+last_item.flow(take, sell, record)
+
 SAGAS = [safe, ask, never, booked, parcel, chain, blind]

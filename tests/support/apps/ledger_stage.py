@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 from milepost import Milepost, Saga
 from milepost.schemas.states import FINAL_RUN_STATES
 
-from tests.support.apps.ledger import SAGAS, Job
+from tests.support.apps.ledger import SAGAS, Job, last_item
 from tests.support.apps.ledger_world import TABLES
 from tests.support.engine import settings_for
 from tests.support.waiting import until
@@ -46,7 +46,7 @@ class Stage:
     producer: AIOKafkaProducer
 
     def __post_init__(self) -> None:
-        self.service = Milepost(self.prefix, sagas=SAGAS, settings=settings_for(self.url))
+        self.service = Milepost(self.prefix, sagas=[*SAGAS, last_item], settings=settings_for(self.url))
 
     def env(self, **more: object) -> dict[str, str]:
         """Return the environment of the service's processes."""
