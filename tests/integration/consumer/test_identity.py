@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import asyncpg
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -36,17 +34,6 @@ async def topic(kafka: str, topic_prefix: str) -> str:
     name = f"{topic_prefix}.events"
     await make_topic(kafka, name, partitions=1, **{"max.message.bytes": "4000000"})
     return name
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
-
-
-@pytest.fixture
-def effects(database: Database) -> Effects:
-    return Effects(database.pool)
 
 
 def without_id(*ids: bytes | None) -> Headers:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
 from milepost.streams.database import Database
 from milepost.streams.topics import ensure_topics
 
-from tests.support.inbox import Effects, committed, consumer_of, opened, paid, reader_of, running, send
+from tests.support.inbox import Effects, committed, consumer_of, paid, reader_of, running, send
 from tests.support.letters import ONCE, Broken, states
 from tests.support.waiting import until
 
@@ -19,12 +18,6 @@ async def topic(kafka: str, topic_prefix: str) -> str:
     name = f"{topic_prefix}.events"
     await ensure_topics(kafka, [name], partitions=1)
     return name
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
 
 
 @pytest.mark.parametrize("grace", [0.0, 5.0])

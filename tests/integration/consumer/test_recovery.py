@@ -40,17 +40,6 @@ async def topic(kafka: str, topic_prefix: str) -> str:
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
-
-
-@pytest.fixture
-def effects(database: Database) -> Effects:
-    return Effects(database.pool)
-
-
-@pytest.fixture
 async def admin(kafka: str) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
     await admin.start()

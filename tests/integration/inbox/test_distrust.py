@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from tests.support.inbox import Effects, Paid, consumer_of, intake_of, opened, record
+from tests.support.inbox import Effects, Paid, consumer_of, intake_of, record
 
 QUICK = Retry(attempts=2, first=timedelta(0), cap=timedelta(0))
 LETTERS = 'SELECT * FROM milepost.dead_letter ORDER BY "offset"'
@@ -34,17 +34,6 @@ UNDERNEATH = {
     "40001": "DO $$ BEGIN RAISE 'again' USING ERRCODE = '40001'; END $$",
     "57P01": "SELECT pg_terminate_backend(pg_backend_pid())",
 }
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
-
-
-@pytest.fixture
-def effects(database: Database) -> Effects:
-    return Effects(database.pool)
 
 
 def failing_at(order: str, effects: Effects, sql: str) -> Any:

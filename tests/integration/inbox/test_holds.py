@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from milepost.schemas.ids import SystemClock
 from milepost.schemas.transaction import Transaction
 from milepost.streams.database import Database
 
-from tests.support.inbox import Effects, Paid, consumer_of, intake_of, nothing_published, opened
+from tests.support.inbox import Effects, Paid, consumer_of, intake_of, nothing_published
 from tests.support.letters import (
     ONCE,
     Broken,
@@ -30,12 +29,6 @@ from tests.support.waiting import until
 POSITION = "SELECT next_offset FROM milepost.consumer_position"
 INBOX = 'SELECT outcome FROM milepost.inbox ORDER BY "offset"'
 WAITERS = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
 
 
 @pytest.fixture

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-import pytest
 from milepost.inbox.consumer import Consumer
 from milepost.inbox.intake import Intake
 from milepost.schemas.envelope import Record
@@ -16,7 +15,7 @@ from milepost.schemas.options import Retry
 from milepost.schemas.transaction import Transaction
 from milepost.streams.database import Database
 
-from tests.support.inbox import IDS, Effects, Paid, headers, intake_of, opened, record
+from tests.support.inbox import IDS, Effects, Paid, headers, intake_of, record
 
 ALL = "INSERT INTO effect (event, text) SELECT * FROM unnest($1::uuid[], $2::text[])"
 QUICK = Retry(attempts=3, first=timedelta(milliseconds=1))
@@ -30,17 +29,6 @@ class Note(Event, type="test.note", topic="t"):
     """What stands between them."""
 
     order: str
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
-
-
-@pytest.fixture
-def effects(database: Database) -> Effects:
-    return Effects(database.pool)
 
 
 class Till:

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from milepost.inbox.redrive import Redriver
 from milepost.schemas.ids import SystemClock
 from milepost.streams.database import Database
 
-from tests.support.inbox import IDS, Effects, consumer_of, intake_of, nothing_published, opened, running
+from tests.support.inbox import IDS, Effects, consumer_of, intake_of, nothing_published, running
 from tests.support.letters import ONCE, Broken, holds, ignore, keyed, redrive, states
 from tests.support.waiting import until
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
-
-
-@pytest.fixture
-def effects(database: Database) -> Effects:
-    return Effects(database.pool)
 
 
 async def test_a_letter_that_was_settled_holds_nothing_when_its_record_comes_again(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +22,6 @@ from tests.support.inbox import (
     Effects,
     consumer_of,
     nothing_published,
-    opened,
     paid,
     reader_of,
     running,
@@ -37,12 +36,6 @@ async def topic(kafka: str, topic_prefix: str) -> str:
     name = f"{topic_prefix}.events"
     await make_topic(kafka, name, partitions=1)
     return name
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
 
 
 async def reds(reader: GroupReader, over: Callable[[], Any], within: float) -> set[str]:

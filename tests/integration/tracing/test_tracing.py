@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -27,7 +27,6 @@ from tests.support.inbox import (
     consumer_of,
     headers,
     intake_of,
-    opened,
     reader_of,
     record,
     running,
@@ -46,12 +45,6 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         shutdown = setup_tracing("tracing-test")
         yield receiver
         shutdown()
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with opened(database_url) as database:
-        yield database
 
 
 async def test_spans_arrive_with_service_parent_links_and_times(receiver: Receiver) -> None:
