@@ -19,8 +19,8 @@ async def test_a_thousand_that_wait_and_a_held_snapshot(database_url: str) -> No
         first = await it.start(order, "o-0")
         await it.it.database.pool.execute(
             "INSERT INTO milepost.run (id, service, saga, key, definition, shape, policy, input, state, wake_at, "
-            "correlation_id, resource) SELECT md5('w' || n)::uuid, 'rig', 'order', 'w' || n, 1, '', '', '{}', 'PENDING', "
-            "now() + interval '1 hour', 'c', 'stock:tea' FROM generate_series(1, $1::int) AS n",
+            "correlation_id, resource) SELECT md5('w' || n)::uuid, 'rig', 'order', 'w' || n, 1, '', '', '{}', "
+            "'PENDING', now() + interval '1 hour', 'c', 'stock:tea' FROM generate_series(1, $1::int) AS n",
             WAITING,
         )
         await it.it.database.pool.execute(
