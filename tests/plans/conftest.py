@@ -52,6 +52,10 @@ FILL = (
     " CASE WHEN NOT open THEN now() END, CASE WHEN NOT open THEN 'x' END,"
     " CASE WHEN n % 3 = 0 THEN convert_to('k' || n, 'UTF8') END"
     " FROM (SELECT n, n % 1000 < 3 AS open FROM generate_series(1, $1::int) AS n) AS g",
+    "INSERT INTO milepost.request (id, service, run_id, what, undo, by, reason, state, answer, answered_at)"
+    " SELECT md5('a' || n)::uuid, 's', md5('r' || n)::uuid, 'cancel', true, 'ann', 'r',"
+    " CASE WHEN open THEN 'OPEN' ELSE 'ACCEPTED' END, CASE WHEN NOT open THEN '' END, CASE WHEN NOT open THEN now() END"
+    " FROM (SELECT n, n % 1000 = 0 AS open FROM generate_series(1, $1::int) AS n) AS g",
     "INSERT INTO milepost.operation (kind, key, id, service, fingerprint, repeat, state, expires_at)"
     " SELECT 'api', 'k' || n, md5('p' || n)::uuid, 's', '\\x00', 'safe', 'SUCCEEDED', now() + interval '1 day'"
     " FROM generate_series(1, $1::int) AS n",

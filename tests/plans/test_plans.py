@@ -15,10 +15,12 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from milepost.console.acts import Sql as ActsSql
 from milepost.console.dead_store import Sql as DeadSql
 from milepost.console.operations import Sql as OperationsSql
 from milepost.console.store import Sql as RunsSql
 from milepost.console.webhooks import Sql as WebhookSql
+from milepost.consumers.requests import Sql as RequestSql
 from milepost.consumers.resources import _Sql as LockSql
 from milepost.consumers.store import Sql as SagaSql
 from milepost.inbox.letters import _Sql as LettersSql
@@ -46,6 +48,7 @@ GROWING = (
     "operation",
     "webhook",
     "history",
+    "request",
     "resource",
     "resource_queue",
 )
@@ -152,6 +155,10 @@ QUERIES = {
     "lock: hand on": Hot(LockSql.leave, ("", "k77", RUN), 100),
     "lock: give up waiting": Hot(LockSql.leave, ("", "k77", named("q", 777)), 60),
     "lock: give": Hot(LockSql.give, ("", "free"), 100),
+    "requests: open": Hot(RequestSql.open_requests, ("s", ["order/1"], 100), 1000),
+    "requests: take": Hot(RequestSql.take_request, (named("a", 1000),), 30),
+    "console: worklist": Hot(ActsSql.worklist, ([], 100), 1500),
+    "console: old requests": Hot(ActsSql.old_requests, (DUE,), 1000),
     "signals: insert": Hot(
         SignalSql.insert_signals,
         ([NEW[0]], [""], ["s"], ["new"], ["carrier.delivered"], ["k1000"], ["{}"], [None], [DUE], [None]),
