@@ -115,7 +115,7 @@ def _undo_box(undo: UndoSpec, of: str) -> Box:
         "undo_of": of,
         "blind": undo.blind,
         "queue": undo.queue,
-        "tries": undo.retry.attempts,
+        "attempts": undo.retry.attempts,
         "attempt_timeout_s": undo.attempt_timeout.total_seconds(),
     }
     return Box(name=undo.name, kind=StepKind.UNDO, facts=tuple(facts), data=data)
@@ -135,7 +135,7 @@ def _data(node: Node) -> Mapping[str, Json]:
         "repeat": node.repeat.name,
         "on_failure": node.on_failure.name,
         "queue": node.queue,
-        "tries": node.retry.attempts,
+        "attempts": node.retry.attempts,
         "attempt_timeout_s": node.attempt_timeout.total_seconds(),
         "probe": node.probe is not None,
         "irreversible": node.irreversible,

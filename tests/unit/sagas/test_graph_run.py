@@ -75,6 +75,9 @@ def test_data_has_what_the_run_says() -> None:
     assert [name for name, node in nodes.items() if node["current"]] == ["undo_one"]
     assert [name for name, node in nodes.items() if node["undone"]] == ["two"]
     assert nodes["three"].items() >= {"state": "FAILED", "tries": 3, "code": "NO", "in_doubt": True}.items()
+    assert (nodes["two"]["attempts"], nodes["two"]["tries"]) == (3, 4), (
+        "what is declared stays beside what was"
+    )
     data = flow_json(drawn(RunState.PENDING, one=Mark(state=StepState.PENDING)))
     assert {node["name"]: node["state"] for node in data["nodes"]} == {
         "one": "PENDING",
