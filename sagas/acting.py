@@ -1,12 +1,251 @@
-"""Acts by a person: what no machine may decide, somebody decides, by name and with a reason."""
+"""Acts by a person: what no machine may decide, somebody decides, by name and with a reason.
+
+Only what stands in front of a person is retried, skipped or marked. Afterwards the run goes on to where it was going:
+forward, or, when it had been stopping, to its end. A refused act changes nothing and says what is in the way.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..schemas.codecs import Unreadable
+from ..schemas.errors import MilepostError
+from ..schemas.options import Repeat
+from ..schemas.reading import brought_up
+from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
+from . import cancelling, failing, forward, locking, retry, undoing, waits, waking
+from .cancelling import go_back, note_act, waiting_for_person
+from .definition import Definition, Node, encode_result
 from .draft import Draft
 from .facts import Act
-from .model import Decision
+from .model import Decision, Json, Run, Step
+from .transitions import fits
+from .words import clean
 
 
 def act(draft: Draft, fact: Act) -> Decision:
     """Answer an act; what does not fit the state is refused with words that say what is in the way."""
-    return draft.refused(f"{fact.what} is not possible while the run is {draft.run.state}")
+    odd = _odd(draft)
+    if odd:
+        return draft.refused(odd)
+    if fact.what == "cancel":
+        return cancelling.cancel(draft, fact)
+    if draft.run.state in FINAL_RUN_STATES:
+        return draft.refused(f"the run has ended as {draft.run.state}, and what has ended stays as it is")
+    if fact.what == "resume":
+        return _resume(draft, fact)
+    if fact.what == "compensate":
+        return cancelling.compensate(draft, fact)
+    return _of_step(draft, fact)
+
+
+def node_of(definition: Definition, step: Step) -> Node | None:
+    """Return the node of a row; for an undo that of the step it undoes."""
+    if step.kind is StepKind.UNDO:
+        return definition.undone_by(step.name)
+    node = definition.node(step.name)
+    return node if node is not None and node.kind is step.kind else None
+
+
+def _odd(draft: Draft) -> str:
+    """Say which row this engine cannot have written, or ''."""
+    for step in draft.run.steps:
+        if not fits(draft.run.state, step):
+            return f"{step.name} is {step.state} in a run that is {draft.run.state}: this engine did not write that"
+        if step.state not in FINAL_STEP_STATES and node_of(draft.definition, step) is None:
+            return f"{draft.definition.title} has no step {step.name}"
+    return ""
+
+
+def _resume(draft: Draft, fact: Act) -> Decision:
+    """Let a run go on that stands still with nothing in its way."""
+    live = [step for step in draft.run.steps if step.state not in FINAL_STEP_STATES]
+    if locking.queued(draft.run) and not draft.run.holds:
+        return draft.refused("it stands in the queue of its resource, and begins when its turn comes")
+    if live:
+        held = waiting_for_person(draft.run)
+        words = ", ".join(
+            f"{step.name} {step.state}" + (f" ({step.code})" if step.code else "") for step in live
+        )
+        fix = "retry it, skip it, or mark it as succeeded" if held else "the run goes on by itself"
+        return draft.refused(f"in the way is {words}: {fix}")
+    note_act(draft, fact)
+    if draft.run.state in {RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED}:
+        go_back(draft)
+    return waking.heal(draft)
+
+
+def _of_step(draft: Draft, fact: Act) -> Decision:
+    step = _meant(draft.run, fact)
+    if isinstance(step, str):
+        return draft.refused(step)
+    node = node_of(draft.definition, step)
+    assert node is not None, "rows without a node are refused before"
+    if fact.what == "retry":
+        return _retry(draft, fact, node, step)
+    if fact.what == "skip":
+        return _skip(draft, fact, step)
+    return _mark(draft, fact, node, step)
+
+
+def _meant(run: Run, fact: Act) -> Step | str:
+    """Return the row that an act is about, or why there is none."""
+    held = waiting_for_person(run)
+    if fact.step is None:
+        return held[0] if len(held) == 1 else f"say which step; {len(held)} wait for a person"
+    step = run.step(fact.step, fact.iteration)
+    if step is None:
+        return (
+            f"the run has no step {fact.step} yet; it has: {', '.join(s.name for s in run.steps) or 'none'}"
+        )
+    if step not in held:
+        return f"{step.name} is {step.state}: it does not wait for a person"
+    return step
+
+
+# --- again ----------------------------------------------------------------------------------------------
+
+
+def _retry(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    if step.kind is StepKind.UNDO:
+        note_act(draft, fact, step)
+        go_back(draft)
+        _again(draft, step, StepState.COMPENSATION_PENDING)
+        return draft.decision()
+    if draft.run.cause is not None:
+        return _settle(draft, fact, node, step)
+    if step.kind is StepKind.WAIT:
+        return _wait_again(draft, fact, node, step)
+    if step.doubt and not fact.did_not_happen and node.repeat is not Repeat.SAFE:
+        return draft.refused(
+            f"{step.name} may have taken effect, and a repetition could do it twice. If it did not, say that it did "
+            "not happen; if it did, mark it as succeeded"
+        )
+    note_act(draft, fact, step)
+    go_back(draft)
+    _again(draft, _cleared(step, fact), StepState.PENDING)
+    return draft.decision()
+
+
+def _again(draft: Draft, step: Step, state: StepState) -> None:
+    """Begin anew with all tries; fence and operation key stay, so that older tries and their effects are known."""
+    fresh = replace(step, attempt=0, first_at=None, probes=0, code=None, message=None)
+    draft.announce(draft.move(fresh, state, wake_at=draft.first_nudge()))
+
+
+def _settle(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    """Find out once more what became of a step of a run that is stopping; it is not done again."""
+    if step.doubt and not fact.did_not_happen:
+        if not node.can_ask or step.kind is StepKind.WAIT:
+            return draft.refused(
+                f"the run is stopping because of {draft.run.cause}, so {step.name} is not tried again. Say that it did "
+                "not happen, or mark it as succeeded"
+            )
+        note_act(draft, fact, step)
+        go_back(draft)
+        failing.unknown(draft, replace(step, doubt_at=draft.now))
+        return draft.decision()
+    note_act(draft, fact, step)
+    go_back(draft)
+    ended = draft.move(_cleared(step, fact), StepState.FAILED)
+    draft.note("step.failed", ended, code=ended.code)
+    undoing.proceed(draft)
+    return draft.decision()
+
+
+def _wait_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    """Take the event that could not be read, if it can be now; else wait anew, under a new generation."""
+    assert node.wait is not None
+    if step.signal is not None and (event := _readable(node, step)) is not None:
+        note_act(draft, fact, step)
+        go_back(draft)
+        forward.succeed(draft, step, event)
+        return draft.decision()
+    key, problem = waits.match(draft, node)
+    if problem:
+        return draft.refused(f"{step.name} cannot be waited for: {problem}")
+    note_act(draft, fact, step)
+    fresh = replace(
+        step, attempt=1, doubt=False, doubt_at=None, probes=0, code=None, message=None, signal=None
+    )
+    until = retry.later(draft.now, node.wait.timeout)
+    again = draft.move(fresh, StepState.WAITING, wake_at=until, generation=step.generation + 1)
+    waits.register(draft, node, again, key)
+    draft.move_run(RunState.WAITING, code=None)
+    return draft.decision()
+
+
+def _readable(node: Node, step: Step) -> Json:
+    """Return the event that the wait was matched with as it is stored, None while it is not of the awaited class."""
+    assert node.wait is not None
+    try:
+        event = brought_up(node.wait.event, dict(step.signal or {}), step.signal_version)
+        node.decode(event)
+    except (ValueError, Unreadable):
+        return None
+    return event
+
+
+def _cleared(step: Step, fact: Act) -> Step:
+    return replace(step, doubt=False, doubt_at=None) if fact.did_not_happen else step
+
+
+# --- without it -----------------------------------------------------------------------------------------
+
+
+def _skip(draft: Draft, fact: Act, step: Step) -> Decision:
+    note_act(draft, fact, step, code=step.code)
+    go_back(draft)
+    if step.kind is StepKind.UNDO:
+        draft.note("step.skipped", draft.move(step, StepState.CANCELLED), undo_of=step.undo_of)
+        undoing.proceed(draft)
+        return draft.decision()
+    skipped = draft.move(_cleared(step, fact), StepState.SKIPPED)
+    draft.note("step.skipped", skipped, code=skipped.code, doubt=skipped.doubt or None)
+    forward.go_on(draft, skipped)
+    return draft.decision()
+
+
+def _mark(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    if step.kind is StepKind.UNDO:
+        if fact.result is not None:
+            return draft.refused(f"{step.name} is an undo, and has no result")
+        note_act(draft, fact, step)
+        go_back(draft)
+        undoing.undone(draft, step)
+        return draft.decision()
+    result, problem = _checked(draft.definition, node, fact.result)
+    if problem:
+        return draft.refused(problem)
+    note_act(draft, fact, step)
+    go_back(draft)
+    forward.succeed(draft, step, result)
+    return draft.decision()
+
+
+def _checked(definition: Definition, node: Node, result: Json) -> tuple[Json, str]:
+    """Return a result as it is stored and '', or None and what is wrong with it; its values are never named."""
+    try:
+        if node.result is None:
+            return (
+                (None, "") if result is None else (None, f"{node.name} has no result, so none may be given")
+            )
+        return encode_result(definition, node, node.decode(result)), ""
+    except ValidationError as error:
+        return None, clean(f"the result is no {_class(node)}: {'; '.join(map(_fault, error.errors()))}")
+    except MilepostError as error:
+        return None, clean(str(error))
+    except Exception as error:  # a user's validator may raise anything, and every fact has an answer
+        return None, f"the result is no {_class(node)}: reading it raised {type(error).__name__}"
+
+
+def _class(node: Node) -> str:
+    return "None" if node.result is None else node.result.__name__
+
+
+def _fault(error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    return f"{place}: {error['msg']}" if place else str(error["msg"])

@@ -53,7 +53,7 @@ def decide(
     if isinstance(fact, Act):
         return acting.act(draft, fact)
     step = run.step(fact.step or "", fact.iteration)
-    node = None if step is None else _node(definition, step)
+    node = None if step is None else acting.node_of(definition, step)
     if step is None or node is None:
         return draft.refused(f"{definition.title} has no step {fact.step} in run {run.saga}/{run.key}")
     if not fits(run.state, step):
@@ -61,14 +61,6 @@ def decide(
             f"{step.name} is {step.state} in a run that is {run.state}: this engine did not write that"
         )
     return _of_step(draft, node, step, fact)
-
-
-def _node(definition: Definition, step: Step) -> Node | None:
-    """Return the node of a row; for an undo that of the step it undoes."""
-    if step.kind is StepKind.UNDO:
-        return definition.undone_by(step.name)
-    node = definition.node(step.name)
-    return node if node is not None and node.kind is step.kind else None
 
 
 def _of_step(  # noqa: PLR0911 - one return per kind of fact

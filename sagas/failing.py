@@ -12,7 +12,7 @@ from .definition import Node
 from .draft import Draft
 from .facts import TryFailed, Verdict
 from .model import Decision, Step
-from .words import OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
+from .words import CANCELLED_NO_UNDO, OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,13 @@ def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
         draft.announce(again)
 
 
-def must_be_known(node: Node) -> bool:
-    """Whether a stopping run has to know what became of a doubtful try before it goes on: it could not undo it."""
+def must_be_known(draft: Draft, node: Node) -> bool:
+    """Whether a stopping run has to know what became of a doubtful try before it goes on: it could not undo it.
+
+    Where nothing is to be undone, only a probe is asked: to repeat the call could do what nobody wants any more.
+    """
+    if draft.run.cause == CANCELLED_NO_UNDO:
+        return node.probe is not None
     has_undo = node.undo is not None and not node.undo.blind
     return node.probe is not None or node.irreversible or has_undo
 
@@ -107,7 +112,7 @@ def _used_up(draft: Draft, node: Node, step: Step) -> None:
     if not step.doubt:
         give_in(draft, node, step)
     elif draft.stopping:
-        unknown(draft, step) if must_be_known(node) else give_in(draft, node, step)
+        unknown(draft, step) if must_be_known(draft, node) else give_in(draft, node, step)
     elif node.probe is not None or node.irreversible:
         unknown(draft, step)
     elif node.on_failure is Then.COMPENSATE and node.undo is not None and not node.undo.blind:
@@ -127,7 +132,7 @@ def unknown(draft: Draft, step: Step) -> None:
 def give_in(draft: Draft, node: Node, step: Step) -> None:
     """End a step that failed for good, and do what its `on_failure` says."""
     code = step.code or OUTCOME_UNKNOWN
-    if draft.run.state is not RunState.COMPENSATING and node.on_failure is Then.PERSON:
+    if not draft.stopping and node.on_failure is Then.PERSON:
         person(draft, step, code, step.message)
         return
     ended = draft.move(step, StepState.FAILED)
@@ -137,7 +142,7 @@ def give_in(draft: Draft, node: Node, step: Step) -> None:
 def after_failure(draft: Draft, node: Node, step: Step) -> None:
     """Do what follows a row that is FAILED."""
     code = step.code or OUTCOME_UNKNOWN
-    if draft.run.state is RunState.COMPENSATING:
+    if draft.stopping:
         undoing.proceed(draft)
     elif node.compensates:
         undoing.stop(draft, code)

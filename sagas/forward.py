@@ -13,7 +13,9 @@ from .draft import Draft
 from .model import Decision, Json, Step
 
 _CLAIMABLE_RUN = frozenset({RunState.PENDING, RunState.RUNNING})
-_PROBABLE_RUN = frozenset({RunState.RUNNING, RunState.WAITING, RunState.COMPENSATING})
+_PROBABLE_RUN = frozenset(
+    {RunState.RUNNING, RunState.WAITING, RunState.COMPENSATING, RunState.CANCEL_REQUESTED}
+)
 
 
 def begin(draft: Draft, node: Node) -> None:
@@ -33,7 +35,7 @@ def begin(draft: Draft, node: Node) -> None:
 
 def go_on(draft: Draft, step: Step) -> None:
     """Go on after a row that is over: forward, or, when the run is stopping, with the undo."""
-    if draft.run.state is RunState.COMPENSATING:
+    if draft.stopping:
         undoing.proceed(draft)
         return
     following = draft.definition.after(step.name)

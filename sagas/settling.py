@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
-from ..schemas.states import RunState, StepState
+from ..schemas.states import StepState
 from . import failing, forward, retry, waits
 from .definition import Node
 from .draft import Draft
@@ -49,7 +49,7 @@ def _absent(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> None:
         record(draft, step, answer, "NONE", f"absent counts only when asked from {counts_from.isoformat()}")
         return
     certain = replace(step, doubt=False, doubt_at=None)
-    if draft.run.state is RunState.COMPENSATING or retry.used_up(node.retry, step, draft.now):
+    if draft.stopping or retry.used_up(node.retry, step, draft.now):
         failing.give_in(draft, node, certain)
         record(draft, step, answer, "FAIL", "nothing happened, and it is not tried again")
         return

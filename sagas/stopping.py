@@ -46,7 +46,7 @@ def let_go(draft: Draft, node: Node, step: Step) -> None:
     elif step.state is StepState.MANUAL_REQUIRED:
         if undone_blindly(node):
             draft.move(step, StepState.FAILED)
-    elif failing.must_be_known(node):
+    elif failing.must_be_known(draft, node):
         failing.unknown(draft, step)
     else:
         draft.move(step, StepState.FAILED)

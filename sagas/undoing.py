@@ -10,6 +10,7 @@ from .definition import Node
 from .draft import Draft
 from .facts import TryFailed
 from .model import Decision, Step
+from .words import CANCELLED
 
 
 def stop(draft: Draft, code: str) -> None:
@@ -38,7 +39,9 @@ def proceed(draft: Draft) -> None:
     if any(step.state not in FINAL_STEP_STATES for step in draft.run.steps):
         return
     node = _next(draft)
-    if node is not None and node.undo is not None:
+    if draft.run.state is RunState.CANCEL_REQUESTED:
+        _cancelled(draft)
+    elif node is not None and node.undo is not None:
         step = draft.create(
             node.undo.name,
             StepKind.UNDO,
@@ -56,6 +59,16 @@ def proceed(draft: Draft) -> None:
         draft.move_run(RunState.COMPENSATED)
     else:
         fail_run(draft, draft.run.cause)
+
+
+def _cancelled(draft: Draft) -> None:
+    """Go on with a run of which nothing is under way any more: with the undo that was asked for, or not at all."""
+    if draft.run.cause == CANCELLED and something(draft):
+        compensating(draft, CANCELLED)
+        proceed(draft)
+    else:
+        draft.note("run.cancelled", code=CANCELLED)
+        draft.move_run(RunState.CANCELLED, code=CANCELLED, cause=CANCELLED)
 
 
 def something(draft: Draft) -> bool:

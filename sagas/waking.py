@@ -26,7 +26,7 @@ _FORWARD_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.WAITING})
 
 def start(draft: Draft) -> Decision:
     """Make the first row of a new run."""
-    if draft.run.state is not RunState.PENDING or draft.run.steps:
+    if draft.run.state is not RunState.PENDING or draft.run.steps or draft.run.queued_since is not None:
         return draft.ignored("the run has already begun")
     draft.note("run.started", version=draft.definition.version)
     if locking.queued(draft.run) and not draft.run.holds:
@@ -108,12 +108,13 @@ def wake_run(draft: Draft) -> Decision:
     if locking.queued(run):
         return locking.look(draft)
     if all(step.state in FINAL_STEP_STATES for step in run.steps):
-        return _heal(draft)
+        return heal(draft)
     return draft.decision()
 
 
-def _heal(draft: Draft) -> Decision:
-    if draft.run.state is RunState.COMPENSATING:
+def heal(draft: Draft) -> Decision:
+    """Do again what should have followed the last final row of a run that stands still."""
+    if draft.stopping:
         draft.note("run.healed")
         undoing.proceed(draft)
     elif draft.run.state in _FORWARD_RUN:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from milepost.sagas.definition import Definition
 from milepost.sagas.facts import (
+    Act,
     Claim,
     Fact,
     HandedBack,
@@ -98,6 +100,42 @@ def _wait(policy: OnTimeout, last: bool) -> Definition:
 
 
 DEFINITIONS = dict(definitions())
+
+
+def acted_on() -> Iterator[Definition]:
+    """Small sagas, one per way in which a row comes to stand in front of a person, or is cancelled."""
+    once = Retry(attempts=1)
+    for repeat, blind, then in (
+        (Repeat.SAFE, False, Then.PERSON),
+        (Repeat.ASK_FIRST, False, Then.COMPENSATE),
+        (Repeat.NEVER, False, Then.COMPENSATE),
+        (Repeat.NEVER, True, Then.COMPENSATE),
+    ):
+        saga = new_saga()
+        values: dict[str, Any] = {"undo": not blind, "blind": blind, "probe": repeat is Repeat.ASK_FIRST}
+        add_step(saga, "it", repeat, retry=Retry(attempts=2), undo_retry=once, on_failure=then, **values)
+        yield flow(saga)
+    for policy, key in ((Then.RECONCILE, "k"), (Then.PERSON, "k"), (Then.PERSON, "")):
+        saga = new_saga()
+        add_tx(saga, "before", retry=once, no_undo="none needed")
+        wait = saga.wait("it", Delivered, match=lambda v, key=key: key, timeout=HOUR, on_timeout=policy)  # type: ignore[misc]
+        if policy is Then.RECONCILE:
+            wait.probe(_ask)
+        yield flow(saga)
+
+
+async def _ask(ctx: Any) -> Probe[Delivered]:
+    return Found(Delivered(id="x"))
+
+
+def acts(step: str) -> list[Fact]:
+    """Everything that a person may say, with and without that it did not happen."""
+    found: list[Fact] = []
+    for sure in (False, True):
+        say = partial(Act, by="ann", reason="because", did_not_happen=sure)
+        found += [say("retry", step=step), say("skip", step=step), say("compensate"), say("cancel", undo=True)]
+        found += [say("mark_succeeded", step=step, result=result) for result in ({"id": "x"}, {"wrong": 1}, None)]
+    return [*found, say("resume"), say("cancel"), say("retry"), say("skip", step="nobody")]
 
 
 def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:

@@ -12,13 +12,13 @@ import pytest
 from milepost.sagas import transitions
 from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
-from milepost.sagas.facts import Fact, Start, Wake
+from milepost.sagas.facts import Act, Fact, Start, Wake
 from milepost.sagas.model import Run
-from milepost.sagas.words import ACTIVE_TIMEOUT, DEADLINE
+from milepost.sagas.words import ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, DEADLINE
 from milepost.schemas.options import Found, Probe, Retry, Then
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind
 
-from tests.support.allsagas import DEFINITIONS, facts
+from tests.support.allsagas import DEFINITIONS, acted_on, acts, facts
 from tests.support.sagas import (
     HOUR,
     LIMITS,
@@ -32,6 +32,9 @@ from tests.support.sagas import (
     new_saga,
 )
 
+#: Causes that a run that stops goes on differently by.
+_STOPS = {DEADLINE, ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO}
+
 
 def seen(run: Run) -> tuple[Any, ...]:
     """What of a run decides its future, so that the search ends."""
@@ -41,7 +44,8 @@ def seen(run: Run) -> tuple[Any, ...]:
         for s in run.steps
         if s.state not in FINAL_STEP_STATES
     ]
-    return (run.state, run.cause in {DEADLINE, ACTIVE_TIMEOUT}, tuple(ends), tuple(live))
+    cause = run.cause if run.cause in _STOPS else run.cause is None
+    return (run.state, cause, tuple(ends), tuple(live))
 
 
 def test_the_tables_hold_exactly_what_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +68,13 @@ def test_the_tables_hold_exactly_what_is_reached(monkeypatch: pytest.MonkeyPatch
     for definition in searched.values():
         _search(definition, new_run(definition), (NOW, NOW + 3 * HOUR))
         # Time goes on once, past the deadline.
-        _search(definition, replace(new_run(definition), deadline_at=NOW + 2 * HOUR), (NOW,), (NOW + 3 * HOUR,))
+        late = replace(new_run(definition), deadline_at=NOW + 2 * HOUR)
+        _search(definition, late, (NOW,), (NOW + 3 * HOUR,))
         _search(definition, replace(new_run(definition), deadline_at=NOW), (NOW,))
+    for definition in acted_on():
+        late = replace(new_run(definition), deadline_at=NOW + 2 * HOUR)
+        for begun in (late, new_run(definition)):
+            _search(definition, begun, (NOW,), (NOW + 3 * HOUR,), persons=True)
     assert steps == {arrow: set(causes) for arrow, causes in transitions.STEP_TRANSITIONS.items()}
     assert moves == {arrow: set(causes) for arrow, causes in transitions.RUN_TRANSITIONS.items()}
 
@@ -102,8 +111,10 @@ def _unusual() -> Iterator[tuple[str, Definition]]:
         yield f"wait-then-{policy.name}", flow(saga)
 
 
-def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...]) -> None:
-    """Search what can happen at the instants of the first age, and then, from wherever that led, at those of the next."""
+def _search(
+    definition: Definition, begun: Run, *ages: tuple[datetime, ...], persons: bool = False
+) -> None:
+    """Search what can happen at the instants of the first age, and, from wherever that led, at the next's."""
     waiting = [(begun, 0)]
     known = set()
     while waiting:
@@ -117,7 +128,7 @@ def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...]) -> 
             assert transitions.fits(run.state, row), "decide wrote what it calls impossible"
         if age + 1 < len(ages) and run.state not in FINAL_RUN_STATES:
             waiting.append((run, age + 1))
-        for fact, variant, now in _happenings(definition, run, ages[age]):
+        for fact, variant, now in _happenings(definition, run, ages[age], persons):
             decision = decide(definition, variant, fact, now, dice=0.5, limits=LIMITS)
             check_decision(variant, decision)
             if decision.answer == "changed":
@@ -128,10 +139,12 @@ def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...]) -> 
 
 
 def _happenings(
-    definition: Definition, run: Run, instants: tuple[datetime, ...]
+    definition: Definition, run: Run, instants: tuple[datetime, ...], persons: bool
 ) -> Iterator[tuple[Fact, Run, datetime]]:
     if not run.steps:
         yield Start(), run, instants[0]
+    if not run.steps and persons:
+        yield Act("cancel", "ann", "because"), run, instants[0]
     yield Wake(None, 0), run, instants[0]
     for row in run.steps:
         if row.state in FINAL_STEP_STATES:
@@ -142,8 +155,13 @@ def _happenings(
                 steps = tuple(replace(s, signal=body) if s.name == row.name else s for s in run.steps)
                 variants.append(replace(run, steps=steps))
         yield from itertools.product(facts(row, ages=(0,)), variants, instants)
+        if persons and row.name != "before":
+            yield from itertools.product(acts(row.name), variants, instants[:1])
     for broken in _broken(run):
-        yield Wake(None, 0), broken, instants[0]
+        if broken.state is not RunState.MANUAL_REQUIRED:  # only a person lets that go on
+            yield Wake(None, 0), broken, instants[0]
+        if persons:
+            yield Act("resume", "ann", "because"), broken, instants[0]
 
 
 def _broken(run: Run) -> Iterator[Run]:
@@ -153,5 +171,5 @@ def _broken(run: Run) -> Iterator[Run]:
         yield replace(run, steps=run.steps[:-1])
     elif run.state in FINAL_RUN_STATES:
         live = replace(run, wake_at=NOW, finished_at=None)
-        for state in (RunState.PENDING, RunState.RUNNING, RunState.WAITING, RunState.COMPENSATING):
+        for state in set(RunState) - FINAL_RUN_STATES - {RunState.COMPENSATION_FAILED}:
             yield replace(live, state=state)
