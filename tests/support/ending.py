@@ -54,7 +54,7 @@ def check_end(world: World) -> None:
         assert not ledger.undone
         assert {step.state for step in run.steps} <= {StepState.SUCCEEDED, StepState.SKIPPED}
         assert len(run.steps) == len(world.definition.nodes)
-    if run.state is RunState.COMPENSATED:
+    if run.state in {RunState.COMPENSATED, RunState.EXPIRED}:
         assert ledger.undone == to_undo(world), (
             "exactly what may have happened, in reverse order of completion"
         )

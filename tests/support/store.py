@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -36,12 +36,14 @@ class Store:
     Attributes:
         messages: Signals to look again: facts for the orchestrator, names of rows for workers.
         waits: Registered waits by step and generation, with the signal that each was matched with.
+        deadline: How long after its start the run has to stop; None for never.
         early: Signals that came before their wait.
         log: Everything that was committed, in order.
     """
 
     definition: Definition
     dice: float = 0.5
+    deadline: timedelta | None = None
     run: Run = field(init=False)
     now: datetime = NOW
     messages: list[Fact | str] = field(default_factory=list)
@@ -52,8 +54,19 @@ class Store:
     log: list[Pending] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.run = new_run(self.definition)
+        self.run = self.begun()
         self.apply(Start())
+
+    def begun(self) -> Run:
+        """Return the run as it is inserted."""
+        run = new_run(self.definition)
+        limits = (self.deadline, self.definition.active_timeout)
+        return replace(
+            run,
+            deadline_at=None if self.deadline is None else NOW + self.deadline,
+            active_since=None if self.definition.active_timeout is None else NOW,
+            wake_at=NOW + min(LIMITS.sweep, *(limit for limit in limits if limit is not None), LIMITS.sweep),
+        )
 
     def load(self) -> Run:
         """Read the run, with the signals that its waits were matched with."""
@@ -121,7 +134,7 @@ class Store:
 
     def folded(self) -> Run:
         """Decide everything that was committed once more, one after the other, as if nobody had been in the way."""
-        run = new_run(self.definition)
+        run = self.begun()
         for done in self.log:
             signals = {(s.name, s.generation): s.signal for s in done.read.steps}
             steps = tuple(replace(s, signal=signals.get((s.name, s.generation))) for s in run.steps)
