@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..schemas.states import RunState, StepState
-from . import stopping, timing
+from . import stopping, timing, undoing
 from .draft import Draft
 
 
@@ -29,5 +29,5 @@ def _expire(draft: Draft, code: str) -> None:
         draft.note("run.expiring", cause=code)
         draft.run = replace(draft.run, cause=code, wake_at=draft.reminder())
     elif not stopping.turn_round(draft, code):
-        draft.note("run.expired", cause=code)
-        draft.move_run(RunState.EXPIRED, code=code, cause=code)
+        draft.run = replace(draft.run, cause=code)
+        undoing.expire_run(draft)

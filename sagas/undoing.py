@@ -29,9 +29,18 @@ def compensating(draft: Draft, code: str) -> None:
 
 
 def fail_run(draft: Draft, code: str | None) -> None:
-    """End the run as FAILED."""
+    """End the run as FAILED, or as EXPIRED when it stops because its time is over."""
+    if timing.has_run_out(draft.run, draft.now):
+        expire_run(draft)
+        return
     draft.note("run.failed", code=code)
     draft.move_run(RunState.FAILED, code=code, cause=draft.run.cause or code)
+
+
+def expire_run(draft: Draft) -> None:
+    """End a run whose `cause` says which limit of its time has passed."""
+    draft.note("run.expired", cause=draft.run.cause)
+    draft.move_run(RunState.EXPIRED, code=draft.run.cause)
 
 
 def proceed(draft: Draft) -> None:
@@ -52,8 +61,7 @@ def proceed(draft: Draft) -> None:
         )
         draft.announce(step)
     elif timing.has_run_out(draft.run, draft.now):
-        draft.note("run.expired", cause=draft.run.cause)
-        draft.move_run(RunState.EXPIRED, code=draft.run.cause)
+        expire_run(draft)
     elif any(step.state is StepState.COMPENSATED for step in draft.run.steps):
         draft.note("run.compensated", cause=draft.run.cause)
         draft.move_run(RunState.COMPENSATED)

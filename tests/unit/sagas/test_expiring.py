@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from milepost.sagas.facts import ProbeAbsent, Probed, ProbeFound, Succeeded, TryFailed
+from milepost.sagas.facts import Act, ProbeAbsent, Probed, ProbeFound, Succeeded, TryFailed
 from milepost.sagas.model import CloseWait
 from milepost.schemas.options import Repeat, Then
 from milepost.schemas.states import RunState, StepState
 
 from tests.support.limits import DUE, ended, playing, saga_of, time_is_over, waiting_run
-from tests.support.sagas import LIMITS, MINUTE, NOW, add_step, flow, new_saga
+from tests.support.sagas import LIMITS, MINUTE, NOW, Play, add_step, flow, new_saga
 
 
 def test_a_deadline_that_has_passed_at_the_start_begins_nothing() -> None:
@@ -211,3 +211,25 @@ def test_a_final_run_stays_as_it_is(end: str) -> None:
     assert (play.run.state, play.run.wake_at) == (end, None)
     time_is_over(play)
     assert (play.last.answer, play.events[-1], play.run.state) == ("ignored", "timer.stale", end)
+
+
+def asked() -> Play:
+    """Return a run that expired while a person was asked what became of its one step."""
+    saga = new_saga()
+    add_step(saga, "only", Repeat.NEVER, undo=True)
+    play = playing(flow(saga))
+    play.fail("only", "unknown")
+    time_is_over(play)
+    assert (play.run.state, play.run.cause) == (RunState.MANUAL_REQUIRED, "DEADLINE")
+    return play
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_what_the_person_answers_later_ends_the_run_as_expired(happened: bool) -> None:
+    play = asked()
+    if happened:
+        play.send(Act("mark_succeeded", "ann", "it is there", step="only", result={"id": "x"}))
+        assert ended(play, "only")
+    else:
+        play.send(Act("compensate", "ann", "it is not there", did_not_happen=True))
+        assert ended(play)
