@@ -113,7 +113,9 @@ def acted_on() -> Iterator[Definition]:
     ):
         saga = new_saga()
         values: dict[str, Any] = {"undo": not blind, "blind": blind, "probe": repeat is Repeat.ASK_FIRST}
-        add_step(saga, "it", repeat, retry=Retry(attempts=2), undo_retry=once, on_failure=then, **values)
+        add_step(saga, "it", repeat, retry=Retry(attempts=2, within=None), undo_retry=once, on_failure=then, **values)
+        if then is Then.PERSON:
+            saga.wait("bad", Delivered, match=lambda v: "", timeout=HOUR, on_timeout=Then.PERSON)
         yield flow(saga)
     for policy, key in ((Then.RECONCILE, "k"), (Then.PERSON, "k"), (Then.PERSON, "")):
         saga = new_saga()

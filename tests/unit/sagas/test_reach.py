@@ -15,7 +15,7 @@ from milepost.sagas.definition import Definition
 from milepost.sagas.facts import Act, Fact, Start, Wake
 from milepost.sagas.model import Run
 from milepost.sagas.words import ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, DEADLINE
-from milepost.schemas.options import Found, Probe, Retry, Then
+from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind
 
 from tests.support.allsagas import DEFINITIONS, acted_on, acts, facts
@@ -81,6 +81,9 @@ def test_the_tables_hold_exactly_what_is_reached(monkeypatch: pytest.MonkeyPatch
 
 def _unusual() -> Iterator[tuple[str, Definition]]:
     """Sagas that begin or end oddly, for arrows that others do not take."""
+    saga = new_saga()
+    add_step(saga, "it", Repeat.NEVER, undo=True, retry=Retry(attempts=1))
+    yield "never-alone", flow(saga)
     saga = new_saga()
     saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=Then.COMPENSATE)
     yield "wait-first", flow(saga)
@@ -157,19 +160,20 @@ def _happenings(
         yield from itertools.product(facts(row, ages=(0,)), variants, instants)
         if persons and row.name != "before":
             yield from itertools.product(acts(row.name), variants, instants[:1])
-    for broken in _broken(run):
+    for broken in _broken(run, persons):
         if broken.state is not RunState.MANUAL_REQUIRED:  # only a person lets that go on
             yield Wake(None, 0), broken, instants[0]
-        if persons:
+        if persons or run.deadline_at is None:
             yield Act("resume", "ann", "because"), broken, instants[0]
 
 
-def _broken(run: Run) -> Iterator[Run]:
+def _broken(run: Run, persons: bool) -> Iterator[Run]:
     """The run as no store of ours leaves it: without its last row, or not ended after its last row."""
     with_person = {RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED}
     if run.steps and run.state not in FINAL_RUN_STATES | with_person and run.steps[-1].fence == 0:
         yield replace(run, steps=run.steps[:-1])
     elif run.state in FINAL_RUN_STATES:
         live = replace(run, wake_at=NOW, finished_at=None)
-        for state in set(RunState) - FINAL_RUN_STATES - {RunState.COMPENSATION_FAILED}:
+        stopped = (RunState.CANCEL_REQUESTED, RunState.MANUAL_REQUIRED) if persons else ()
+        for state in (RunState.PENDING, RunState.RUNNING, RunState.WAITING, RunState.COMPENSATING, *stopped):
             yield replace(live, state=state)
