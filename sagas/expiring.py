@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..schemas.states import RunState, StepState
+from ..schemas.states import StepState
 from . import stopping, timing, undoing
 from .draft import Draft
 
