@@ -181,7 +181,9 @@ class Carrier:
         wish = Wish(row)
         change = await self._engine.changes.apply(connection, row["run_id"], wish)
         if wish.moved:
-            text = f"{row['step']} has been tried since you looked. Look again, and decide on what is there now"
+            text = (
+                f"{row['step']} has been tried since you looked. Look again, and decide on what is there now"
+            )
             return Answer(False, text, {}, {}), None
         if change is None:
             return None, None
