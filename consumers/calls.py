@@ -32,7 +32,7 @@ from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import Absent, Failed, Found, InProgress
 from ..schemas.states import StepKind, StepState
-from .classify import Classified, classify
+from .classify import Classified, classify, quotes
 from .lease import LeaseLost
 
 logger = logging.getLogger("milepost")
@@ -229,7 +229,7 @@ class Call:
         """Classify an exception, and say it in the log; with its traceback when nobody listed it."""
         found = self._classify(error)
         listed = found.code != type(error).__name__.upper()
-        self._say(found.code, found.message, None if listed else error)
+        self._say(found.code, found.message, None if listed or quotes(error) else error)
         return found
 
     def _say(self, code: str, message: str, error: BaseException | None) -> None:

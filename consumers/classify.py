@@ -11,6 +11,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ..inbox.http_model import OUTCOME
 from ..sagas.facts import Verdict
 from ..schemas.errors import Refused
@@ -87,7 +89,21 @@ def _clean(text: str) -> str:
 
 
 def _message(error: BaseException) -> str:
+    """Return an exception's class and words; of pydantic's, which quotes data, only where it misfits."""
+    if isinstance(error, ValidationError):
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        own = "[" not in error.title  # of a mapping's value the place is a key, which is data too
+        words = ", ".join(
+            f"{item['loc'][0] if own and item['loc'] and item['type'] != 'extra_forbidden' else 'it'}: {item['type']}"
+            for item in faults[:20]
+        )
+        return _clean(f"{type(error).__name__} of {error.title}: {words}")
     return _clean(f"{type(error).__name__}: {error}")
+
+
+def quotes(error: BaseException) -> bool:
+    """Whether a traceback of this exception would show what pydantic read: a customer's data, or a secret."""
+    return any(isinstance(cause, ValidationError) for cause in _causes(error))
 
 
 def _place(error: BaseException) -> str:

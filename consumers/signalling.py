@@ -11,6 +11,8 @@ from ..inbox.signals import NewSignal, stored_id
 from ..sagas.definition import text_problem
 from ..schemas.errors import UsageError
 from ..schemas.events import Event, correlation_of
+from ..schemas.masking import MASK
+from ..schemas.parts import secret_in
 from ..schemas.texts import INDEXED, too_long_to_index
 from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
@@ -83,6 +85,13 @@ def _signal(service: Milepost, event: Event, tenant: str, keep: timedelta, event
             f"signal({kind}): {type(event).__name__} is encrypted, and a signal is stored readable. Give one without "
             "secrets.",
         )
+    payload = event.model_dump_json(by_alias=True)
+    if MASK in payload and (found := secret_in(event)) is not None:
+        raise UsageError(
+            "MP348",
+            f"signal({kind}): field {found[0]} of {type(event).__name__} is a {found[1]}, which would be stored as "
+            "asterisks. Give a reference to the secret.",
+        )
     for what, text in (("tenant", tenant or "-"), ("key", key), ("event_id", event_id or "-")):
         if problem := text_problem(text, longest=LONGEST):
             raise UsageError("MP456", f"signal({kind}): {what} {text[:50]!r} {problem}.")
@@ -103,7 +112,7 @@ def _signal(service: Milepost, event: Event, tenant: str, keep: timedelta, event
         event_id=str(row) if event_id is None else event_id,
         type=kind,
         key=key,
-        payload=event.model_dump_json(by_alias=True),
+        payload=payload,
         keep=keep,
         version=event.milepost_spec.version,
     )

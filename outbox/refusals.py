@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
+from ..schemas.parts import SECRETS, parts_of, secret_in
 
 #: Header names that Milepost writes itself, beside ce_* and milepost-*.
 RESERVED_HEADERS = frozenset({"content-type", "traceparent", "tracestate"})
@@ -81,25 +81,13 @@ def no_topic(where: str, name: str) -> UsageError:
 
 
 def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, str | datetime | SecretStr | SecretBytes):
+    if isinstance(value, (str, datetime, *SECRETS)):
         yield path or "its value", value
         return
-    for name, inner in _inside(value):
+    for name, inner in parts_of(value):
         if isinstance(name, str):
             yield f"{path}.{name} (as a name)".lstrip("."), name
         yield from _leaves(f"{path}.{name}".lstrip("."), inner)
-
-
-def _inside(value: object) -> Iterable[tuple[object, object]]:
-    if isinstance(value, BaseModel):
-        return value
-    if isinstance(value, Mapping):
-        return value.items()
-    if isinstance(value, list | tuple | set | frozenset):
-        return enumerate(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return ((field.name, getattr(value, field.name)) for field in fields(value))
-    return ()
 
 
 def body_of(event: Event) -> bytes:
@@ -125,14 +113,14 @@ def body_of(event: Event) -> bytes:
 
 
 def _check_masked(event: Event) -> None:
-    for path, leaf in _leaves("", event):
-        if isinstance(leaf, SecretStr | SecretBytes):
-            raise UsageError(
-                "MP317",
-                f"publish(): {event.milepost_spec.type}, field {path} is a {type(leaf).__name__}, which is written as "
-                "asterisks, so its value would be lost. Declare it as str and let the class encrypt (codec=AesGcm()), "
-                "or give the field a serialiser.",
-            )
+    found = secret_in(event)
+    if found is not None:
+        raise UsageError(
+            "MP317",
+            f"publish(): {event.milepost_spec.type}, field {found[0]} is a {found[1]}, which is written as "
+            "asterisks, so its value would be lost. Declare it as str and let the class encrypt (codec=AesGcm()), "
+            "or give the field a serialiser.",
+        )
 
 
 def check_headers(where: str, headers: Mapping[Any, Any]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
 from ..schemas.errors import UsageError
+from ..schemas.masking import MASK
+from ..schemas.parts import secret_in
 from .model import Json
 
 #: Keywords of JSON Schema whose values are maps from the user's names to schemas.
@@ -48,7 +50,7 @@ def encode(model: type[BaseModel], value: BaseModel, place: str) -> Json:
         place: For error texts, for example "order v1, step pack: result".
 
     Raises:
-        UsageError: MP342 when it holds a character or number that cannot be stored.
+        UsageError: MP342 when it holds a character, number or secret that cannot be stored.
     """
     encoded = _adapter(model).dump_python(value, mode="json", by_alias=True, round_trip=True)
     try:
@@ -57,7 +59,14 @@ def encode(model: type[BaseModel], value: BaseModel, place: str) -> Json:
         raise UsageError(
             "MP342", f"{place} cannot be stored as JSON: {error}. Replace the value before returning it."
         ) from error
-    if _has_nul(encoded):
+    # The class was looked at when the saga was declared; here is what a field of any class holds.
+    if _holds(encoded, lambda text: text == MASK) and (found := secret_in(value)) is not None:
+        raise UsageError(
+            "MP342",
+            f"{place}, field {found[0]} is a {found[1]}, which would be stored as asterisks. Put a reference to the "
+            "secret there instead, and fetch it in the step.",
+        )
+    if _holds(encoded, lambda text: "\x00" in text):
         raise UsageError(
             "MP342",
             f"{place} holds the character U+0000, which PostgreSQL cannot store. Remove it before returning.",
@@ -74,13 +83,14 @@ def decode(model: type[BaseModel], value: Json) -> Any:
     return _adapter(model).validate_json(canonical_json(value))
 
 
-def _has_nul(value: Json) -> bool:
+def _holds(value: Json, is_it: Callable[[str], bool]) -> bool:
+    """Whether any text in JSON, names included, is what is looked for."""
     if isinstance(value, str):
-        return "\x00" in value
+        return is_it(value)
     if isinstance(value, Mapping):
-        return any(_has_nul(part) for pair in value.items() for part in pair)
+        return any(_holds(part, is_it) for pair in value.items() for part in pair)
     if isinstance(value, list | tuple):
-        return any(_has_nul(part) for part in value)
+        return any(_holds(part, is_it) for part in value)
     return False
 
 

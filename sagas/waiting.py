@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ..schemas.codecs import Unreadable
+from ..schemas.events import Event
 from ..schemas.options import Then
+from ..schemas.parts import faults_of
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
 from . import failing, forward, retry, settling, waits
@@ -42,9 +44,19 @@ def _complete(draft: Draft, node: Node, step: Step, payload: Json) -> None:
         payload = brought_up(node.wait.event, payload, step.signal_version)
         node.decode(payload)
     except (ValueError, Unreadable) as error:  # pydantic's ValidationError, or what JSON cannot hold
-        failing.person(draft, step, SIGNAL_INVALID, clean(str(error)))
+        failing.person(draft, step, SIGNAL_INVALID, clean(_misfit(node.wait.event, error)))
         return
     forward.succeed(draft, step, payload)
+
+
+def _misfit(event: type[Event], error: Exception) -> str:
+    """Say why a signal is not its event any more; nothing of its body, since history keeps it."""
+    if isinstance(error, Unreadable):
+        raised = error.__context__
+        words = error.code if raised is None else f"{error.code}: {type(raised).__name__}"
+    else:
+        words = faults_of(event, error)
+    return f"it is no {event.__name__}: {words}"
 
 
 def timed_out(draft: Draft, node: Node, step: Step) -> Decision:

@@ -11,11 +11,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from .codecs import JSON, CodecContext, Unreadable, decoded
 from .envelope import Envelope
 from .events import Event, Upcaster
+from .parts import faults_of
 from .texts import version_of
 
 E = TypeVar("E", bound=Event)
@@ -58,7 +57,7 @@ def _validated(kind: type[E], body: bytes, version: int) -> E:
     except Unreadable:
         raise
     except Exception as error:  # a user's validator may raise anything
-        words = _places(kind, error) if kind.milepost_spec.codec.secret else str(error)
+        words = faults_of(kind, error) if kind.milepost_spec.codec.secret else str(error)
         raise Unreadable("INVALID_BODY", f"it is no {kind.__name__}: {words}") from None
 
 
@@ -146,15 +145,3 @@ def _one_up(kind: type[Event], version: int, body: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Unreadable("UPCAST_FAILED", f"{place} returned {type(found).__name__}, not a dict")
     return found
-
-
-def _places(kind: type[Event], error: Exception) -> str:
-    """Return where a secret body is wrong and how, but nothing that it holds; words and names of its own may."""
-    if not isinstance(error, ValidationError):
-        return type(error).__name__
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    own = kind.model_fields.keys()
-    return ", ".join(
-        f"{item['loc'][0] if item['loc'] and item['loc'][0] in own else 'body'}: {item['type']}"
-        for item in found[:20]
-    )
