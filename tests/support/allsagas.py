@@ -113,7 +113,15 @@ def acted_on() -> Iterator[Definition]:
     ):
         saga = new_saga()
         values: dict[str, Any] = {"undo": not blind, "blind": blind, "probe": repeat is Repeat.ASK_FIRST}
-        add_step(saga, "it", repeat, retry=Retry(attempts=2, within=None), undo_retry=once, on_failure=then, **values)
+        add_step(
+            saga,
+            "it",
+            repeat,
+            retry=Retry(attempts=2, within=None),
+            undo_retry=once,
+            on_failure=then,
+            **values,
+        )
         if then is Then.PERSON:
             saga.wait("bad", Delivered, match=lambda v: "", timeout=HOUR, on_timeout=Then.PERSON)
         yield flow(saga)
@@ -135,8 +143,15 @@ def acts(step: str) -> list[Fact]:
     found: list[Fact] = []
     for sure in (False, True):
         say = partial(Act, by="ann", reason="because", did_not_happen=sure)
-        found += [say("retry", step=step), say("skip", step=step), say("compensate"), say("cancel", undo=True)]
-        found += [say("mark_succeeded", step=step, result=result) for result in ({"id": "x"}, {"wrong": 1}, None)]
+        found += [
+            say("retry", step=step),
+            say("skip", step=step),
+            say("compensate"),
+            say("cancel", undo=True),
+        ]
+        found += [
+            say("mark_succeeded", step=step, result=result) for result in ({"id": "x"}, {"wrong": 1}, None)
+        ]
     return [*found, say("resume"), say("cancel"), say("retry"), say("skip", step="nobody")]
 
 

@@ -13,9 +13,10 @@ from milepost.sagas.model import (
     Run,
     Step,
 )
+from milepost.sagas.words import CANCELLED, CANCELLED_NO_UNDO
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
 
-from tests.support.allsagas import DEFINITIONS, facts
+from tests.support.allsagas import DEFINITIONS, acts, facts
 from tests.support.sagas import (
     HOUR,
     LIMITS,
@@ -91,7 +92,16 @@ def test_every_state_answers_every_fact(name: str) -> None:
     kinds = [("it", node.kind, None)] + ([(node.undo.name, StepKind.UNDO, "it")] if node.undo else [])
     answers = set()
     for row in (row for kind in kinds for row in rows(*kind)):
-        for run, fact in itertools.product(runs(definition, row), facts(row)):
+        # An act asks in the run's cause where the run had been going; other facts do not.
+        said = [(run, fact) for run in runs(definition, row) for fact in (*facts(row), *acts(row.name))]
+        said += [
+            (replace(run, cause=cause), fact)
+            for run in runs(definition, row)
+            if run.state in {RunState.MANUAL_REQUIRED, RunState.CANCEL_REQUESTED}
+            for cause in (None, CANCELLED, CANCELLED_NO_UNDO)
+            for fact in acts(row.name)
+        ]
+        for run, fact in said:
             decision = decide(definition, run, fact, NOW, dice=0.5, limits=LIMITS)
             answers.add(decision.answer)
             assert decision.answer == "changed" or decision.reason

@@ -13,7 +13,7 @@ from milepost.sagas import transitions
 from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
 from milepost.sagas.facts import Act, Fact, Start, Wake
-from milepost.sagas.model import Run
+from milepost.sagas.model import Run, Step
 from milepost.sagas.words import ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, DEADLINE
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind
@@ -114,9 +114,7 @@ def _unusual() -> Iterator[tuple[str, Definition]]:
         yield f"wait-then-{policy.name}", flow(saga)
 
 
-def _search(
-    definition: Definition, begun: Run, *ages: tuple[datetime, ...], persons: bool = False
-) -> None:
+def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...], persons: bool = False) -> None:
     """Search what can happen at the instants of the first age, and, from wherever that led, at the next's."""
     waiting = [(begun, 0)]
     known = set()
@@ -152,11 +150,7 @@ def _happenings(
     for row in run.steps:
         if row.state in FINAL_STEP_STATES:
             continue
-        variants = [run]
-        if row.kind is StepKind.WAIT:
-            for body in ({"id": "s"}, {"wrong": 1}):
-                steps = tuple(replace(s, signal=body) if s.name == row.name else s for s in run.steps)
-                variants.append(replace(run, steps=steps))
+        variants = [run, *_matched(run, row)]
         yield from itertools.product(facts(row, ages=(0,)), variants, instants)
         if persons and row.name != "before":
             yield from itertools.product(acts(row.name), variants, instants[:1])
@@ -165,6 +159,14 @@ def _happenings(
             yield Wake(None, 0), broken, instants[0]
         if persons or run.deadline_at is None:
             yield Act("resume", "ann", "because"), broken, instants[0]
+
+
+def _matched(run: Run, row: Step) -> Iterator[Run]:
+    """The run with a signal that its wait has been matched with, one that can be read and one that cannot."""
+    for body in ({"id": "s"}, {"wrong": 1}) if row.kind is StepKind.WAIT else ():
+        yield replace(
+            run, steps=tuple(replace(s, signal=body) if s.name == row.name else s for s in run.steps)
+        )
 
 
 def _broken(run: Run, persons: bool) -> Iterator[Run]:
