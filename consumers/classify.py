@@ -89,7 +89,11 @@ def _clean(text: str) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """Return an exception's class and words; of pydantic's, which quotes data, only where it misfits."""
+    """Return an exception's class and words.
+
+    Of pydantic's, which quotes data, only where it misfits; of a database's neither the detail nor the parameters that
+    SQLAlchemy adds.
+    """
     if isinstance(error, ValidationError):
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         own = "[" not in error.title  # of a mapping's value the place is a key, which is data too
@@ -98,12 +102,18 @@ def _message(error: BaseException) -> str:
             for item in faults[:20]
         )
         return _clean(f"{type(error).__name__} of {error.title}: {words}")
-    return _clean(f"{type(error).__name__}: {error}")
+    of_server = [one for one in _drivers(error) if isinstance(getattr(one, "sqlstate", None), str)]
+    words = str(of_server[-1]).partition("\nDETAIL:")[0] if of_server else str(error)
+    return _clean(f"{type(error).__name__}: {words}")
 
 
 def quotes(error: BaseException) -> bool:
-    """Whether a traceback of this exception would show what pydantic read: a customer's data, or a secret."""
-    return any(isinstance(cause, ValidationError) for cause in _causes(error))
+    """Whether a traceback of this exception would show what pydantic read or what a statement was given."""
+    return any(
+        isinstance(one, ValidationError) or isinstance(getattr(one, "sqlstate", None), str)
+        for cause in _causes(error)
+        for one in _drivers(cause)
+    )
 
 
 def _place(error: BaseException) -> str:
