@@ -41,6 +41,7 @@ class Sql(Queries, file="acts.sql"):
     request_state: str
     worklist: str
     old_requests: str
+    requests_of: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +203,6 @@ def _open(given: Globals, head: str, asked: Asked) -> None:
         return
     given.out.say(
         f"{head}, and nobody has carried it out in {asked.wait:g} s. The request stays open ({asked.request}): {who}, "
-        f"carries it out. `milepost runs show {run.run} --history` will tell."
+        f"carries it out. `milepost runs show {run.run} --history` will show the answer."
     )
     raise typer.Exit(FINDINGS)

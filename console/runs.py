@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from rich.text import Text
 
 from ..schemas.states import FINAL_RUN_STATES, HELD_STEP_STATES, StepState
+from . import acts
+from .asked import print_requests, requests_item
 from .listing import Entry, first_line, without_code
 from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, minute, run_reference, situation
 from .options import Globals
@@ -86,10 +88,12 @@ async def show_run(given: Globals, reference: str, *, history: bool) -> None:
     named = run_reference(reference)
     async with reading(given.database_url()) as store:
         run = await store.run(await store.find(named), history=history)
+        asked = await store.fetch(acts.Sql.requests_of, run.id) if history else []
     out = given.out
     plan = _plan(given, run)
     if out.as_json:
-        out.item(**_show_item(run, plan, history=history))
+        requests = {"requests": requests_item(asked)} if history else {}
+        out.item(**_show_item(run, plan, history=history), **requests)
         return
     out.say(_headline(run, plan, out.width))
     if limits := _limits(run, plan):
@@ -97,6 +101,7 @@ async def show_run(given: Globals, reference: str, *, history: bool) -> None:
     _steps(out, run, plan)
     if history:
         _timeline(out, run.history)
+        print_requests(out, asked)
 
 
 def _plan(given: Globals, run: RunDetail) -> Plan:

@@ -38,3 +38,9 @@ SELECT count(*) AS amount, max(milepost.clock() - q.at) AS oldest,
 FROM milepost.request AS q
 LEFT JOIN milepost.run AS r ON r.id = q.run_id
 WHERE q.state = 'OPEN' AND q.at < (SELECT milepost.clock()) - $1::interval;
+
+-- name: requests_of
+SELECT id, what, step, iteration, undo, by, reason, at, state, answer, answered_at
+FROM milepost.request
+WHERE run_id = $1
+ORDER BY id;

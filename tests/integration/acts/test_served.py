@@ -101,13 +101,19 @@ async def test_what_waits_for_a_person_is_decided_at_the_command_line(
     await ann.refused(stage, mark, "retry", "never/mark", "never_act", words="ended as SUCCEEDED")
     assert (await ann("worklist")).lines == []
 
-    shown = (await ann("runs", "show", "never/mark", "--history")).lines[0]["history"]
-    (entry,) = [line for line in shown if line["event"].startswith("act.")]
+    (shown,) = (await ann("runs", "show", "never/mark", "--history")).lines
+    (entry,) = [line for line in shown["history"] if line["event"].startswith("act.")]
     assert (entry["event"], entry["step"], entry["data"]) == (
         "act.mark_succeeded",
         "never_act",
         {"by": "ann", "reason": "the bank's list has it"},
     )
+    assert [(asked["act"], asked["outcome"]) for asked in shown["requests"]] == [
+        *(("resume", "refused"), ("mark-succeeded", "refused")),
+        *(("mark-succeeded", "accepted"), ("retry", "refused")),
+    ]
+    people = await ann("runs", "show", "never/mark", "--history", json_lines=False)
+    assert any("retry" in line["text"] and "ended as SUCCEEDED" in line["text"] for line in people.lines)
     acts = await stage.pool.fetch("SELECT act, actor FROM milepost.audit WHERE act LIKE 'run.%' ORDER BY id")
     assert [row["act"].removeprefix("run.") for row in acts] == [
         *("mark_succeeded", "retry", "skip", "compensate", "retry"),
