@@ -22,6 +22,7 @@ from ..schemas.states import HELD_STEP_STATES, StepKind, StepState
 from ..streams.lifecycle import Health, Stop
 from .changes import Change
 from .engine import DATABASE_ERRORS, Engine, tell
+from .orchestrator import trace_wait
 from .requests import Sql
 
 logger = logging.getLogger("milepost")
@@ -166,6 +167,7 @@ class Carrier:
                 json.dumps(answer.after),
             )
         tell(change)
+        trace_wait(change)
         logger.info("requests: %s by %s: %s", row["what"], row["by"], answer.text)
         return answer
 

@@ -38,7 +38,7 @@ class Orchestrator:
         change = await self._engine.change(
             message.run, Wake(message.step, message.generation, iteration=message.iteration)
         )
-        _trace_wait(change)
+        trace_wait(change)
         return change
 
     async def resume(self, message: ResumeMessage) -> Change | None:
@@ -51,7 +51,7 @@ class Orchestrator:
             return Signalled(message.step, message.generation, step.signal, iteration=message.iteration)
 
         change = await self._engine.change(message.run, signalled)
-        _trace_wait(change)
+        trace_wait(change)
         return change
 
 
@@ -70,7 +70,7 @@ def _message(record: Record) -> TimerMessage | ResumeMessage | None:
     return None
 
 
-def _trace_wait(change: Change | None) -> None:
+def trace_wait(change: Change | None) -> None:
     """Record the span of a wait that has just ended: it held no worker, so it is written afterwards."""
     if change is None or change.decision.answer != "changed":
         return

@@ -214,7 +214,8 @@ def test_show_in_json_has_stable_keys(milepost: Call, with_runs: str) -> None:
     (run,) = lines(milepost("runs", "show", "order/o-1", "--history", "--json")[1])
     assert list(run) == [
         *("run", "id", "tenant", "service", "definition", "state", "code", "cause", "correlation", "trace"),
-        *("created_at", "updated_at", "finished_at", "wake_at", "steps", "history"),
+        *("created_at", "updated_at", "finished_at", "wake_at", "deadline_at", "active_s", "lock", "steps"),
+        *("history", "requests"),
     ]
     assert (run["state"], run["trace"]) == ("WAITING", TRACE)
     assert [step["step"] for step in run["steps"]] == ["reserve_stock", "charge_card", "ship", "delivered"]
