@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 
 import pytest
 from milepost import RunRef, UsageError
@@ -198,6 +199,20 @@ async def test_twenty_starters_and_workers_at_once_are_serial(database_url: str)
         assert all(a[0] == b[0] and (a[1], b[1]) == ("reserve", "ship") for a, b in pairs), it.ledger
         assert sorted(done) == sorted(str(run.id) for run in runs)
         assert (await it.holder(), await it.waiting()) == (None, [])
+
+
+async def test_the_runtime_role_can_do_it(database_url: str) -> None:
+    order, role = sale(), f"milepost_test_{secrets.token_hex(6)}"
+    async with locks(database_url, order) as owner:
+        await owner.it.database.pool.execute(f"CREATE ROLE {role} LOGIN IN ROLE milepost_runtime")
+        try:
+            async with locks(f"postgresql://{role}@{database_url.rpartition('@')[2]}", order) as it:
+                for run in await three(it):
+                    await it.look()
+                    await it.sold(run)
+                assert (await it.holder(), await it.waiting()) == (None, [])
+        finally:
+            await owner.it.database.pool.execute(f"DROP ROLE {role}")
 
 
 @pytest.mark.parametrize(

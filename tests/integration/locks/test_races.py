@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import asyncpg
 from milepost import RunRef
 from milepost.sagas.facts import Act, Claim, Fact, Succeeded
 from milepost.schemas.messages import TimerMessage
@@ -15,7 +14,7 @@ from tests.support.locks import Locks, Sale, blocked, locks, sale
 from tests.support.waiting import until
 
 
-async def change(it: Locks, connection: asyncpg.Connection[Any], run: RunRef, fact: Fact) -> None:
+async def change(it: Locks, connection: Any, run: RunRef, fact: Fact) -> None:
     """Apply a fact in a transaction that stays open."""
     done = await it.it.engine.changes.apply(connection, run.id, fact)
     assert done is not None and done.decision.answer == "changed", done and done.decision.reason
