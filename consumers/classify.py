@@ -117,8 +117,9 @@ def quotes(error: BaseException) -> bool:
 
 
 def _place(error: BaseException) -> str:
-    """Where an exception that nobody listed was raised, for people."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """Where an exception that nobody listed was raised, for people: in the last line that is no installed library's."""
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in every if "site-packages" not in frame.filename] or every
     return (
         f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
     )
