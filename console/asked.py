@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 
 from rich.text import Text
 
 from .listing import Entry, first_line
-from .output import Output, clean, column, rfc3339, state_text
+from .output import Output, clean, column, state_text
 
 
 def requests_item(rows: Sequence[Any]) -> list[dict[str, object]]:
@@ -36,7 +37,7 @@ def _word(row: Any) -> str:
 def _entry(row: Any) -> Entry:
     undo = "" if row["undo"] is None else " with undo" if row["undo"] else " without undo"
     cells = [
-        Text(f"  {rfc3339(row['at'])}"),
+        Text(f"  {row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"),
         Text(f"{_word(row)}{undo}"),
         Text(clean(row["step"] or "")),
         Text(clean(row["by"])),
