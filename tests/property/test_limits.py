@@ -70,6 +70,6 @@ class Limited(Actors):
 
 
 Limited.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestLimited = Limited.TestCase
