@@ -58,8 +58,9 @@ def waiting_run(then: Any = Then.PERSON, **options: Any) -> Play:
     wait = add_wait(saga, on_timeout=then, **options)
     if then is Then.RECONCILE:
 
-        @wait.probe
         async def ask(ctx: Any) -> Any: ...
+
+        wait.probe(ask)
 
     add_step(saga, "close", on_failure=Then.PERSON)
     play = playing(flow(saga))

@@ -152,8 +152,7 @@ def test_active_time_does_not_count_waiting() -> None:
         None,
     )
     play.now += 2 * DAY
-    play.send(Wake(None, 0))
-    assert play.run.state is RunState.WAITING
+    assert play.send(Wake(None, 0)).run.state is RunState.WAITING
     play.signal("delivered")
     assert (play.run.state, play.run.active_since) == (RunState.RUNNING, play.now)
     assert play.run.wake_at == play.now + 20 * MINUTE
