@@ -96,7 +96,7 @@ async def show_run(given: Globals, reference: str, *, history: bool) -> None:
         out.item(**_show_item(run, plan, history=history), **requests)
         return
     out.say(_headline(run, plan, out.width))
-    if limits := _limits(run, plan):
+    if limits := time_limits(run, plan):
         out.say(f"  {limits}")
     _steps(out, run, plan)
     if history:
@@ -125,7 +125,7 @@ def _headline(run: RunDetail, plan: Plan, width: int) -> Text:
     return Text.assemble(main, (beside if more else "", "dim"))
 
 
-def _limits(run: RunDetail, plan: Plan) -> str:
+def time_limits(run: RunDetail, plan: Plan) -> str:
     """Say when the run has to stop, and how much of its active time it has used."""
     said = []
     if run.deadline_at is not None:

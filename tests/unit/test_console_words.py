@@ -40,6 +40,7 @@ from milepost.console.model import (
 from milepost.console.options import hoist
 from milepost.console.outbox import outbox_words
 from milepost.console.output import clean, column, json_line, rfc3339, span
+from milepost.console.runs import time_limits
 from milepost.console.serve import log_level, split, words_of
 from milepost.schemas.errors import StartError, UsageError
 from milepost.schemas.states import RunState, StepKind, StepState
@@ -363,3 +364,16 @@ def test_doctor_judges_durability_and_topics() -> None:
     assert found(refused) == ("error", "MP632")
     assert refused is not None and "the topic a, which" in refused.text
     assert found(judge_event_topics(["a"], [], create=True)) == ("warning", "MP632")
+
+
+def test_how_long_a_run_may_take_in_words() -> None:
+    assert time_limits(detail(RunState.RUNNING), Plan()) == ""
+    due = datetime(2026, 12, 1, 16, tzinfo=UTC)
+    run = detail(
+        RunState.WAITING, deadline_at=due, active_for=timedelta(minutes=2), now=due - timedelta(hours=5)
+    )
+    plan = Plan(active_timeout=timedelta(hours=4))
+    assert time_limits(run, plan) == "deadline 2026-12-01 16:00Z (in 5h), active for 2m of 4h"
+    late = detail(RunState.COMPENSATING, deadline_at=due, now=due + timedelta(minutes=1))
+    assert time_limits(late, Plan()) == "deadline 2026-12-01 16:00Z (1m ago)"
+    assert time_limits(detail(RunState.EXPIRED, deadline_at=due), Plan()) == "deadline 2026-12-01 16:00Z"
