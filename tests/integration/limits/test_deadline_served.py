@@ -97,7 +97,7 @@ async def place(database_url: str, kafka_server: servers.MessageServer) -> Async
 
 async def test_runs_expire_on_the_real_clock_and_after_a_time_without_processes(place: Place) -> None:
     async with served(place.env()):
-        waits, late = await place.start("waits", 10), await place.start("late", 10, held=True)
+        waits, late = await place.start("waits", 8), await place.start("late", 8, held=True)
         away = await place.start("away", 3600)
         await place.is_in(waits, "WAITING")
         await place.is_in(away, "WAITING")
