@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-import asyncpg
 import pytest
 from milepost import AesGcm, Context, Event, Milepost, Repeat, Retry, RunState, Saga, Transaction
 from milepost.streams.tracing import setup_tracing
@@ -55,6 +56,11 @@ class Bank:
         return Answer.model_validate({"charged": CARD if self.calls == 1 else 7})
 
 
+@asynccontextmanager
+async def banks() -> AsyncIterator[Bank]:
+    yield Bank()
+
+
 def shop() -> tuple[Milepost, Saga[Order]]:
     """A consumer that keeps the card in the user's own table, and a saga that works with it."""
     saga = Saga("private", version=1, input=Order, key=lambda order: order.id)
@@ -71,7 +77,7 @@ def shop() -> tuple[Milepost, Saga[Order]]:
 
     saga.flow(charge, keep)
     service = Milepost("private", sagas=[saga], settings=NOWHERE)
-    service.provide(Bank, Bank)
+    service.provide(Bank, banks)
     consumer = service.consumer("cards")
 
     @consumer.on(CardGiven)
@@ -86,7 +92,7 @@ async def make_table(tx: Transaction) -> None:
     await tx.connection.execute("CREATE TABLE card (number text PRIMARY KEY)")
 
 
-async def told(connection: asyncpg.Connection[Any]) -> list[str]:
+async def told(connection: Any) -> list[str]:
     """Return the tables of Milepost's in which the card can be read."""
     tables = await connection.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = 'milepost'::regnamespace AND relkind IN ('r', 'p')"

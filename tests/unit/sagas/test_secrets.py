@@ -10,7 +10,7 @@ from milepost.schemas.errors import UsageError
 from milepost.schemas.options import Then
 from pydantic import BaseModel, Secret, SecretStr
 
-from tests.unit.sagas.test_waiting import waiting
+from tests.support.waits import waiting
 
 
 class Loose(BaseModel):
