@@ -20,6 +20,7 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS 
             FROM milepost.wait AS w
             JOIN milepost.signal AS g ON g.id = w.signal_id
             WHERE s.kind = 'WAIT' AND s.wake_at IS NOT NULL AND w.state = 'MATCHED'
+              AND (w.generation = s.generation OR s.state = 'MANUAL_REQUIRED')
               AND w.run_id = s.run_id AND w.step = s.name AND w.iteration = s.iteration
             ORDER BY w.generation DESC
             LIMIT 1
