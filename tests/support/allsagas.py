@@ -29,7 +29,7 @@ from milepost.sagas.facts import (
     Wake,
 )
 from milepost.sagas.model import Step
-from milepost.schemas.options import Found, OnTimeout, Probe, Repeat, Retry, Then
+from milepost.schemas.options import Found, OnFailure, OnTimeout, Probe, Repeat, Retry, Then
 
 from tests.support.sagas import (
     HOUR,
@@ -105,12 +105,13 @@ DEFINITIONS = dict(definitions())
 def acted_on() -> Iterator[Definition]:
     """Small sagas, one per way in which a row comes to stand in front of a person, or is cancelled."""
     once = Retry(attempts=1)
-    for repeat, blind, then in (
+    stops: tuple[tuple[Repeat, bool, OnFailure], ...] = (
         (Repeat.SAFE, False, Then.PERSON),
         (Repeat.ASK_FIRST, False, Then.COMPENSATE),
         (Repeat.NEVER, False, Then.COMPENSATE),
         (Repeat.NEVER, True, Then.COMPENSATE),
-    ):
+    )
+    for repeat, blind, then in stops:
         saga = new_saga()
         values: dict[str, Any] = {"undo": not blind, "blind": blind, "probe": repeat is Repeat.ASK_FIRST}
         add_step(
@@ -125,7 +126,8 @@ def acted_on() -> Iterator[Definition]:
         if then is Then.PERSON:
             saga.wait("bad", Delivered, match=lambda v: "", timeout=HOUR, on_timeout=Then.PERSON)
         yield flow(saga)
-    for policy, key in ((Then.RECONCILE, "k"), (Then.PERSON, "k"), (Then.PERSON, "")):
+    ends: tuple[tuple[OnTimeout, str], ...] = ((Then.RECONCILE, "k"), (Then.PERSON, "k"), (Then.PERSON, ""))
+    for policy, key in ends:
         saga = new_saga()
         add_tx(saga, "before", retry=once, no_undo="none needed")
         wait = saga.wait("it", Delivered, match=lambda v, key=key: key, timeout=HOUR, on_timeout=policy)  # type: ignore[misc]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from milepost.sagas.facts import Act, ActName, ProbeAbsent, ProbeError, ProbeFailed, Succeeded
 from milepost.sagas.model import Decision
-from milepost.schemas.options import Repeat, Retry, Then
+from milepost.schemas.options import OnFailure, Repeat, Retry, Then
 from milepost.schemas.states import RunState, StepState
 
 from tests.support.sagas import HOUR, Delivered, Play, add_step, flow, new_saga
@@ -22,7 +22,7 @@ def held(repeat: Repeat = Repeat.SAFE, *, blind: bool = False, doubt: bool = Fal
     """A run whose second step stands in front of a person."""
     saga = new_saga()
     add_step(saga, "before", undo=True)
-    then = Then.COMPENSATE if doubt else Then.PERSON
+    then: OnFailure = Then.COMPENSATE if doubt else Then.PERSON
     add_step(
         saga, "it", repeat, undo=not blind, blind=blind, probe=repeat is Repeat.ASK_FIRST, on_failure=then
     )
@@ -100,7 +100,7 @@ def test_a_wait_is_armed_anew_under_a_new_generation() -> None:
     old = play.step("it").generation
     decision = play.send(say("retry", "it"))
     assert [(opened.step, opened.generation) for opened in decision.opens] == [("it", old + 1)]
-    assert play.run.state is RunState.WAITING
+    assert (play.run.state, play.state("it")) == (RunState.WAITING, StepState.WAITING)
     assert play.signal("it").answer == "changed"
     assert play.run.state is RunState.SUCCEEDED
 
@@ -243,7 +243,7 @@ def stopping_in_doubt() -> Play:
 def test_done_after_all_it_is_undone_too() -> None:
     play = stopping_in_doubt()
     play.send(say("mark_succeeded", "it", result={"id": "x"}))
-    assert play.run.state is RunState.COMPENSATING
+    assert (play.run.state, play.state("it")) == (RunState.COMPENSATING, StepState.SUCCEEDED)
     play.succeed("undo_it")
     play.succeed("undo_before")
     assert play.run.state is RunState.COMPENSATED

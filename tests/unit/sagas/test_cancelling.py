@@ -131,7 +131,7 @@ def test_nobody_can_settle_never_but_a_person(undo: bool) -> None:
     fence = play.claim("it").fence
     play.send(cancel(undo))
     play.send(TryFailed("it", fence, "unknown", "LOST", "no answer"))
-    assert play.run.state is RunState.MANUAL_REQUIRED
+    assert (play.run.state, play.state("it")) == (RunState.MANUAL_REQUIRED, StepState.MANUAL_REQUIRED)
     play.send(Act("mark_succeeded", "ann", "it is there", "it", {"id": "it"}))
     if undo:
         undone(play, "it", "before")
