@@ -22,6 +22,7 @@ from ..streams.queries import Queries
 
 class _Sql(Queries, file="resources.sql"):
     take: str
+    untake: str
     find_holder: str
     forget_key: str
     enter: str
@@ -71,6 +72,14 @@ async def take(connection: asyncpg.Connection[Any], ref: RunRef, name: str, *, r
         if holder is not None:
             await connection.execute(_Sql.forget_key, ref.tenant, ref.saga, ref.key, ref.id)
             raise _locked(ref, name, holder)
+
+
+async def untake(connection: asyncpg.Connection[Any], run: Run) -> None:
+    """Give back the lock of a run that was over at its start, in the transaction that took it.
+
+    Nobody has seen it there, so that nobody has to be kept out meanwhile.
+    """
+    await connection.execute(_Sql.untake, run.tenant, run.resource, run.id)
 
 
 def _locked(ref: RunRef, name: str, holder: asyncpg.Record) -> StateError:

@@ -126,4 +126,7 @@ async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: 
     loaded = Loaded(run=run, service=service.name, now=row["now"], links={})
     decision = changes.decide(loaded, Start())
     assert decision is not None, "Milepost.start has found the definition"
+    if decision.lock == "leave":
+        await resources.untake(connection, run)
+        decision = replace(decision, lock=None)
     await changes.store(connection, run, decision)

@@ -63,8 +63,13 @@ def _odd(draft: Draft) -> str:
 def _resume(draft: Draft, fact: Act) -> Decision:
     """Let a run go on that stands still with nothing in its way."""
     live = [step for step in draft.run.steps if step.state not in FINAL_STEP_STATES]
-    if locking.queued(draft.run) and not draft.run.holds:
-        return draft.refused("it stands in the queue of its resource, and begins when its turn comes")
+    if locking.queued(draft.run):
+        turn = (
+            "its turn has come, and it begins by itself"
+            if draft.run.holds
+            else "it begins when its turn comes"
+        )
+        return draft.refused(f"it stands in the queue of its resource: {turn}")
     if live:
         held = waiting_for_person(draft.run)
         words = ", ".join(

@@ -40,7 +40,7 @@ def cancel(draft: Draft, fact: Act) -> Decision:
         return draft.ignored("the run is CANCELLED already")
     if run.state is RunState.CANCEL_REQUESTED and run.cause == cause:
         return draft.ignored(f"this has been asked for already; under way: {_names(_live(run))}")
-    problem = _too_late(run) or (_unsettled(draft, fact) if fact.undo else "")
+    problem = _too_late(run, undo=fact.undo) or (_unsettled(draft, fact) if fact.undo else "")
     if problem:
         return draft.refused(problem)
     in_doubt = [step.name for step in run.steps if step.doubt] or None
@@ -53,7 +53,7 @@ def cancel(draft: Draft, fact: Act) -> Decision:
     return draft.decision()
 
 
-def _too_late(run: Run) -> str:
+def _too_late(run: Run, *, undo: bool) -> str:
     """Say why the run can no longer be cancelled, or not like this; '' when it can."""
     if run.state in FINAL_RUN_STATES:
         return f"the run was faster: it has ended as {run.state}"
@@ -62,12 +62,19 @@ def _too_late(run: Run) -> str:
     if run.state is RunState.CANCEL_REQUESTED:
         how = "with" if run.cause == CANCELLED else "without"
         return f"somebody was faster: the run is being cancelled {how} undo; under way: {_names(_live(run))}"
-    if run.state is RunState.MANUAL_REQUIRED and run.cause is not None and run.cause not in _CANCELS:
+    if run.state is RunState.MANUAL_REQUIRED and not (
+        run.cause in {None, CANCELLED_NO_UNDO} or _asked(run, undo)
+    ):
         return (
             f"the run is stopping already because of {run.cause}, and what was done will be undone. "
             f"Say what became of {_names(_live(run))} instead"
         )
     return ""
+
+
+def _asked(run: Run, undo: bool) -> bool:
+    """Whether undo was asked for before, and is again; without it the wish of the first would be lost."""
+    return undo and run.cause == CANCELLED
 
 
 def compensate(draft: Draft, fact: Act) -> Decision:
@@ -86,7 +93,11 @@ def compensate(draft: Draft, fact: Act) -> Decision:
     stopping.halt(draft)
     code = _why(run, rows)
     if not stopping.turn_round(draft, code):
-        undoing.fail_run(draft, code)
+        if run.cause in _CANCELS:
+            draft.move_run(RunState.CANCEL_REQUESTED, cause=CANCELLED, code=None)
+            undoing.proceed(draft)
+        else:
+            undoing.fail_run(draft, code)
     return draft.decision()
 
 

@@ -85,6 +85,7 @@ def look(draft: Draft) -> Decision:
         draft.run = replace(
             run, active_since=draft.now if draft.definition.active_timeout is not None else None
         )
+        draft.keep_awake()
         forward.begin(draft, draft.definition.nodes[0])
         return draft.decision()
     waited = draft.now - (run.queued_since or draft.now)

@@ -15,6 +15,7 @@ from . import failing, undoing, waits
 from .definition import Node
 from .draft import Draft
 from .model import Json, Step
+from .words import CANCELLED_NO_UNDO
 
 _UNBEGUN = frozenset({StepState.PENDING, StepState.RETRY_PENDING})
 
@@ -33,6 +34,13 @@ def halt(draft: Draft) -> None:
             _end_wait(draft, node, step)
         elif step.state in _UNBEGUN or step.state is StepState.MANUAL_REQUIRED:
             let_go(draft, node, step)
+        elif step.state is StepState.UNKNOWN and _asked_by_the_call_itself(draft, node):
+            draft.move(step, StepState.FAILED)
+
+
+def _asked_by_the_call_itself(draft: Draft, node: Node) -> bool:
+    """Whether finding out would repeat the call although nothing is to be undone, so that nobody wants it any more."""
+    return draft.run.cause == CANCELLED_NO_UNDO and not failing.must_be_known(draft, node)
 
 
 def let_go(draft: Draft, node: Node, step: Step) -> None:

@@ -104,8 +104,11 @@ def counted(definition: Definition, run: Run, state: RunState, now: datetime) ->
 
 
 def active_for(run: Run, now: datetime) -> timedelta:
-    """Return how long the run has been active until now."""
-    if run.active_since is None:
+    """Return how long the run has been active until now.
+
+    An older process changes the state and leaves `active_since` as it was.
+    """
+    if run.active_since is None or run.state not in ACTIVE:
         return run.active_for
     return run.active_for + max(now - run.active_since, timedelta(0))
 

@@ -88,6 +88,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.UNKNOWN, _S.RECONCILING): _by("worker"),
     (_S.UNKNOWN, _S.SUCCEEDED): _by("timer signal person"),
     (_S.UNKNOWN, _S.CANCELLED): _by("timer person"),
+    (_S.UNKNOWN, _S.FAILED): _by("person"),
     (_S.UNKNOWN, _S.MANUAL_REQUIRED): _by("timer signal"),
     (_S.RECONCILING, _S.SUCCEEDED): _by("worker timer sweep signal person"),
     (_S.RECONCILING, _S.FAILED): _by("worker"),

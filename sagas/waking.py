@@ -99,12 +99,12 @@ def wake_run(draft: Draft) -> Decision:
         draft.note("timer.stale", state=run.state.value)
         return draft.ignored(f"the run is {run.state}")
     draft.run = replace(run, wake_at=draft.next_look())
-    if expiring.expired(draft):
-        return draft.decision()
     for step in run.steps:
         node = draft.definition.node(step.name)
         if node is not None and step.signal is not None and waits.is_open(step) and fits(run.state, step):
             return waiting.signalled(draft, node, step, step.signal)
+    if expiring.expired(draft):
+        return draft.decision()
     if locking.queued(run):
         return locking.look(draft)
     if all(step.state in FINAL_STEP_STATES for step in run.steps):

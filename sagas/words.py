@@ -15,6 +15,9 @@ CANCELLED_NO_UNDO = "CANCELLED_NO_UNDO"
 BY_PERSON = "BY_PERSON"
 BAD_ANSWER = "BAD_ANSWER"
 
+#: What only the engine may say of a run.
+_CAUSES = frozenset({DEADLINE, ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, BY_PERSON})
+
 
 def clean(text: str, longest: int = 2000) -> str:
     """Return text that a database column can hold: cut, without U+0000 and lone surrogates."""
@@ -22,8 +25,12 @@ def clean(text: str, longest: int = 2000) -> str:
 
 
 def clean_code(code: str) -> str:
-    """Return a failure's code as it is stored: cut to 200 characters, never empty."""
-    return clean(code, 200) or "UNNAMED"
+    """Return a failure's code as it is stored: cut to 200 characters, never empty, and not one of the engine's own.
+
+    By these it knows why a run stops, and gRPC has a CANCELLED, too.
+    """
+    cleaned = clean(code, 200) or "UNNAMED"
+    return f"STEP_{cleaned}" if cleaned in _CAUSES else cleaned
 
 
 def bad_answer(answer: object) -> str:

@@ -8,6 +8,10 @@ VALUES ($1, $2, $3)
 ON CONFLICT (tenant, name) DO NOTHING
 RETURNING run_id;
 
+-- What this transaction took, for a run that is over before it has begun.
+-- name: untake
+DELETE FROM milepost.resource WHERE tenant = $1 AND name = $2 AND run_id = $3;
+
 -- name: find_holder
 SELECT h.run_id, h.since, r.saga, r.key, r.state
 FROM milepost.resource AS h
@@ -56,7 +60,8 @@ SELECT r.id, r.tenant, r.service, r.correlation_id, r.traceparent
 FROM passed
 JOIN milepost.run AS r ON r.id = passed.run_id;
 
--- If nobody has the lock, the first of the queue gets it.
+-- If nobody has the lock, the first of the queue gets it; a holder that is over is nobody: a process of an older version
+-- does not pass a lock on.
 -- name: give
 WITH following AS (
     SELECT q.run_id
@@ -68,7 +73,8 @@ WITH following AS (
     INSERT INTO milepost.resource (tenant, name, run_id)
     SELECT $1, $2, following.run_id
     FROM following
-    ON CONFLICT (tenant, name) DO NOTHING
+    ON CONFLICT (tenant, name) DO UPDATE SET run_id = excluded.run_id, since = milepost.clock()
+    WHERE NOT EXISTS (SELECT FROM milepost.run AS r WHERE r.id = resource.run_id AND r.wake_at IS NOT NULL)
     RETURNING run_id
 ), taken AS (
     DELETE FROM milepost.resource_queue AS q USING given WHERE q.run_id = given.run_id

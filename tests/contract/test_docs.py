@@ -31,7 +31,9 @@ def test_make_targets_it_names_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_commands_it_names_exist(document: Path) -> None:
-    words = re.findall(r"(?:`|^\$ |&& )milepost ([a-z]+(?: [a-z][a-z-]*)?)", (ROOT / document).read_text(), re.M)
+    words = re.findall(
+        r"(?:`|^\$ |&& )milepost ([a-z]+(?: [a-z][a-z-]*)?)", (ROOT / document).read_text(), re.M
+    )
     known = commands()
     assert [word for word in words if word not in known and word.split()[0] not in known - {"runs"}] == []
 

@@ -126,6 +126,9 @@ def acted_on() -> Iterator[Definition]:
         if then is Then.PERSON:
             saga.wait("bad", Delivered, match=lambda v: "", timeout=HOUR, on_timeout=Then.PERSON)
         yield flow(saga)
+    saga = new_saga()
+    add_step(saga, "it", irreversible=True, retry=once)
+    yield flow(saga)
     ends: tuple[tuple[OnTimeout, str], ...] = ((Then.RECONCILE, "k"), (Then.PERSON, "k"), (Then.PERSON, ""))
     for policy, key in ends:
         saga = new_saga()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from milepost import RunRef
 from milepost.sagas.facts import Act, Claim, Fact, Succeeded
+from milepost.schemas.ids import SystemClock
 from milepost.schemas.messages import TimerMessage
 
 from tests.support.engine import worker_id
@@ -84,3 +86,32 @@ async def test_who_is_cancelled_as_its_turn_comes_hands_on(database_url: str) ->
             await change(it, connection, second, Act("cancel", by="ann", reason="sold out", undo=True))
         await it.look()
         assert (await it.holder(), await it.begun(second), await it.begun(third)) == (third.id, False, True)
+
+
+async def test_a_start_that_is_over_at_once_holds_up_nobody(database_url: str) -> None:
+    order, late = sale(), sale("late", deadline=lambda o: o.until)
+    async with locks(database_url, order, late) as it, it.it.database.pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        passed = SystemClock().now() - timedelta(days=1)
+        await it.it.service.start(connection, late, Sale(order="l-1", item="sugar", until=passed))
+        held = (
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        assert await it.it.value(held) == 0
+        await transaction.commit()
+        assert await it.it.value("SELECT count(*) FROM milepost.resource") == 0
+
+
+async def test_a_lock_that_stayed_with_a_run_that_is_over_is_taken_from_it(database_url: str) -> None:
+    """As a process of an older version leaves it, which knows nothing of locks."""
+    order = sale()
+    async with locks(database_url, order) as it:
+        first, second = await it.start(order, "o-1"), await it.start(order, "o-2")
+        await it.it.database.pool.execute(
+            "UPDATE milepost.run SET state = 'SUCCEEDED', wake_at = NULL, finished_at = now() WHERE id = $1",
+            first.id,
+        )
+        await it.look()
+        assert await it.it.value("SELECT run_id FROM milepost.resource") == second.id
