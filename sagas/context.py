@@ -101,8 +101,8 @@ class View(Generic[I]):
         if skipped:
             return DefinitionError(
                 "MP104",
-                f"{self._definition.title}: {self._reader} reads the result of {name}, which timed out and left none. "
-                f"Say what to use instead: result({name}, default=None).",
+                f"{self._definition.title}: {self._reader} reads the result of {name}, which was skipped or timed "
+                f"out and left none. Say what to use instead: result({name}, default=None).",
             )
         return reads_later(self._definition, self._reader, name)
 

@@ -100,7 +100,8 @@ def _next(draft: Draft) -> Node | None:
 def _to_undo(node: Node, step: Step) -> bool:
     if node.undo is None:
         return False
-    in_doubt = step.state is StepState.FAILED and step.doubt and node.undo.blind
+    given_up = step.state in {StepState.FAILED, StepState.SKIPPED}
+    in_doubt = given_up and step.doubt and node.undo.blind
     return step.state is StepState.SUCCEEDED or in_doubt
 
 

@@ -169,3 +169,16 @@ def test_a_run_whose_turn_has_come_begins_by_itself() -> None:
     play.send(Start())
     put(play, holds=True)
     assert act(play, "resume").answer == "refused"
+
+
+def test_what_was_skipped_in_doubt_is_undone_blindly_with_the_rest() -> None:
+    saga = new_saga()
+    add_step(saga, "one", Repeat.NEVER, blind=True, on_failure=Then.PERSON)
+    add_step(saga, "two", no_undo="x", on_failure=Then.COMPENSATE)
+    play = Play(flow(saga))
+    play.claim("one")
+    play.lose("one")
+    act(play, "skip", step="one")
+    play.fail("two", "fatal")
+    play.succeed("undo_one")
+    assert play.run.state is RunState.COMPENSATED
