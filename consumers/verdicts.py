@@ -71,6 +71,8 @@ BY_CLASS: Mapping[str, Meaning] = {
     "aiohttp.client_exceptions.ClientPayloadError": ("unknown", "CONNECTION_LOST"),
     "aiohttp.client_exceptions.InvalidURL": ("fatal", "INVALID_URL"),
     "aiohttp.client_exceptions.NonHttpUrlClientError": ("fatal", "INVALID_URL"),
+    # What asyncpg says when the server ends a connection between two messages, before it has read that end.
+    "asyncpg.exceptions._base.InternalClientError": ("unknown", "CONNECTION_LOST"),
     "psycopg.errors.ConnectionTimeout": ("not_sent", "CONNECT_TIMEOUT"),
     "psycopg.OperationalError": ("unknown", "CONNECTION_LOST"),
     "psycopg_pool.PoolTimeout": ("not_sent", "POOL_TIMEOUT"),

@@ -157,6 +157,27 @@ async def test_a_connection_that_is_cut(driver: Any, url: str) -> None:
         await killer.close()
 
 
+@pytest.mark.parametrize("driver", [by_asyncpg, by_sqlalchemy])
+async def test_a_connection_that_ends_between_two_messages(driver: Any, url: str) -> None:
+    """asyncpg tells that as an internal error of its own when it has not read the server's farewell yet."""
+    killer = await asyncpg.connect(url)
+    found = set()
+    try:
+        for _ in range(60):
+            async with driver(url) as run:
+                await run("SET application_name = 'between'")
+                waiting = asyncio.ensure_future(told(run("SELECT pg_sleep(30)")))
+                while not await killer.fetchval(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                    " WHERE application_name = 'between' AND query LIKE '%pg_sleep%' AND state = 'active'"
+                ):
+                    pass
+                found.add(await asyncio.wait_for(waiting, 20))
+    finally:
+        await killer.close()
+    assert found == {("unknown", "CONNECTION_LOST")}
+
+
 @ALL
 async def test_a_connection_that_was_never_made(driver: Any, url: str) -> None:
     server, _, _ = url.rpartition("/")
