@@ -32,6 +32,7 @@ from .judging import judge_of
 from .lease import Lease
 from .orchestrator import Orchestrator
 from .publishing import publish_in
+from .pulse import Pulse
 from .retention import Retention
 from .signals import signal_consumer
 from .waker import Waker
@@ -255,12 +256,14 @@ class Assembly:
             queues=self.queues,
             definitions=service.definitions.ids,
         )
+        pulse = Pulse(self.database.pool, lease, service.clock, self._stopping, every=settings.lease / 3)
         clients = Clients(service.factories)
         tools = Tools(
             clients=clients.get,
             verdicts=service.verdicts,
             check_lease=lease.check,
-            stopping=lambda: self.stop.asked,
+            stopping=self._stopping,
+            pulse=pulse,
             max_result_bytes=settings.max_result_bytes,
         )
         room = asyncio.Semaphore(TRANSACTIONS)
@@ -276,10 +279,11 @@ class Assembly:
             )
             for queue in self.queues
         }
-        readers = [
-            self._lane(role, queue, worker) for queue, worker in workers.items() for role in self._lanes()
-        ]
-        return [lease, Crew(clients, workers, lease), *readers]
+        readers = [self._lane(role, q, worker) for q, worker in workers.items() for role in self._lanes()]
+        return [lease, pulse, Crew(clients, workers, lease), *readers]
+
+    def _stopping(self) -> bool:
+        return self.stop.asked
 
     def _lanes(self) -> list[str]:
         return [role for role in ("worker", "compensator") if role in self.roles]

@@ -34,6 +34,7 @@ from ..schemas.options import Absent, Failed, Found, InProgress
 from ..schemas.states import StepKind, StepState
 from .classify import Classified, classify, quotes
 from .lease import LeaseLost
+from .pulse import Pulse, StepTaken
 
 logger = logging.getLogger("milepost")
 
@@ -54,6 +55,7 @@ class Tools:
         verdicts: The service's own classification.
         check_lease: Raises LeaseLost when this process may no longer act under the given lease.
         stopping: Whether a stop was asked for.
+        pulse: Answers what steps ask while they run.
         max_result_bytes: Largest result, in bytes of JSON.
         around: Stands around every call of a user's function; the test kit's makes calls fail.
     """
@@ -62,6 +64,7 @@ class Tools:
     verdicts: Mapping[type[Exception], tuple[Verdict, str]]
     check_lease: Callable[[UUID | None], None]
     stopping: Callable[[], bool]
+    pulse: Pulse
     max_result_bytes: int
     around: Callable[[Call, Callable[[], Awaitable[Any]]], Awaitable[Any]] = just_call
 
@@ -118,7 +121,9 @@ class Call:
             attempt=self.step.attempt,
             use=use,
             emitted=self.emitted,
-            should_stop=self.tools.stopping,
+            should_stop=lambda: self.tools.pulse.should_stop(self),
+            beat=lambda progress: self.tools.pulse.beat(self, progress),
+            progress=self.step.progress,
         )
 
     async def outside(self) -> Fact:
@@ -138,7 +143,8 @@ class Call:
         async with asyncio.timeout(self.node.attempt_timeout.total_seconds()):
             self.tools.check_lease(self.step.worker)
             self.begun = True
-            return await self.tools.around(self, lambda: call(context))
+            with self.tools.pulse.following():
+                return await self.tools.around(self, lambda: call(context))
 
     def encode(self, value: Any) -> Json:
         """Return a result as JSON.
@@ -245,6 +251,6 @@ class Call:
         )
 
     def _classify(self, error: BaseException) -> Classified:
-        if isinstance(error, UsageError):
+        if isinstance(error, UsageError | StepTaken):
             return Classified("unknown", error.code, error.text[:2000])
         return classify(error, self.tools.verdicts)

@@ -55,6 +55,7 @@ _STEP_PLAIN = (
     "nudges",
     "signal",
     "signal_version",
+    "progress",
 )
 _STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at")
 _RUN_PLAIN = (

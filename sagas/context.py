@@ -5,7 +5,7 @@ Nothing here reaches the outside world by itself: clients, the stop flag and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 from uuid import UUID
@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.states import StepState
-from .model import Run
+from .model import Json, Run
+from .progress import read_progress
 
 if TYPE_CHECKING:
     from .definition import Definition
@@ -142,6 +143,8 @@ class Context(View[I]):
         use: Callable[[type[Any]], Any],
         emitted: list[Event],
         should_stop: Callable[[], bool],
+        beat: Callable[[BaseModel | None], Awaitable[None]],
+        progress: Json = None,
     ) -> None:
         """Build a context; the worker and the test kit do, users do not.
 
@@ -154,6 +157,8 @@ class Context(View[I]):
             use: Returns the client provided for a class.
             emitted: List to which emitted events are added.
             should_stop: Whether shutdown or cancel has been asked.
+            beat: Stores a heartbeat.
+            progress: What the last heartbeat of an earlier try said, as JSON.
         """
         super().__init__(definition, run, reader=reader)
         self.idempotency_key = idempotency_key
@@ -161,6 +166,8 @@ class Context(View[I]):
         self._use = use
         self._emitted = emitted
         self._should_stop = should_stop
+        self._beat = beat
+        self._progress = progress
 
     def use(self, kind: type[T], /) -> T:
         """Return the client that the service provides for this class.
@@ -175,5 +182,37 @@ class Context(View[I]):
         self._emitted.append(event)
 
     def should_stop(self) -> bool:
-        """Whether the process was asked to stop; a long step should then end at a safe place."""
+        """Whether the process was asked to stop, or the run goes no longer forward: it is cancelled, or out of time.
+
+        A long step should then end at a safe place. A cancel is seen within a second by a step that asks again and
+        again, and within a third of MILEPOST_LEASE by one that asks seldom. An undo and a probe are stopped by the
+        end of their process only.
+        """
         return self._should_stop()
+
+    async def heartbeat(self, progress: BaseModel | None = None) -> None:
+        """Say that the step is at work, and how far it has come; afterwards `should_stop` is up to date.
+
+        It waits while the database is away and this process still holds the step. It does not prolong the attempt
+        timeout.
+
+        Args:
+            progress: What the next try of this step may read with `progress`; small, at most 8,192 bytes of JSON.
+
+        Raises:
+            StateError: MP370 when the step was taken from this process: another one may be at it, so end at once.
+            UsageError: MP371 when the progress is too large, MP372 in a transactional step or a probe, MP342 when it
+                cannot be stored (a secret, for example).
+        """
+        await self._beat(progress)
+
+    def progress(self, kind: type[T], /) -> T | None:
+        """Return what the last heartbeat of an earlier try said, or None when none said anything.
+
+        Args:
+            kind: Class of the progress, a pydantic model.
+
+        Raises:
+            UsageError: MP373 when what was said is not of that class.
+        """
+        return read_progress(kind, self._progress, f"{self._definition.title}, step {self._reader}")

@@ -36,6 +36,7 @@ class Step:
         first_at: When the first try began.
         signal: Payload of the signal that its wait was matched with, if any; only loaded, never stored here.
         signal_version: Version of that payload; None for that of the wait's class.
+        progress: How far the last try said it had come; only loaded, never stored here.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Step:
     finished_at: datetime | None = None
     signal: Mapping[str, Json] | None = None
     signal_version: int | None = None
+    progress: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from ..consumers.calls import Tools
 from ..consumers.engine import Engine
 from ..consumers.finishing import Claimed
 from ..consumers.lease import Lease
+from ..consumers.pulse import Pulse
 from ..consumers.worker import Worker
 from ..schemas.envelope import Record
 from ..schemas.messages import compensation_topic, work_topic
@@ -76,11 +77,13 @@ class Process:
             queues=service.definitions.queues,
             definitions=service.definitions.ids,
         )
+        self._pulse = Pulse(opened.database.pool, self._lease, service.clock, lambda: False, every=LEASE)
         tools = Tools(
             clients=clients,
             verdicts=service.verdicts,
             check_lease=self._lease.check,
             stopping=lambda: False,
+            pulse=self._pulse,
             max_result_bytes=opened.settings.max_result_bytes,
             around=faults.around,
         )
@@ -113,6 +116,10 @@ class Process:
     async def begin(self) -> None:
         """Take the lease."""
         await self._lease.take()
+
+    async def look(self) -> None:
+        """Tell the steps that hang here which runs are stopping."""
+        await self._pulse.look()
 
     def serves(self, topic: str) -> bool:
         """Whether this is one of its topics."""

@@ -80,6 +80,7 @@ class Pump:
             await self._take_over()
             return True
         if not self._records and await self._carrier.turn() > 0:
+            await self._process.look()
             return True
         if not self._records:
             await self._read_outbox()

@@ -912,3 +912,7 @@ ALTER TABLE milepost.run
     ADD COLUMN deadline_at timestamptz,
     ADD COLUMN active_for interval NOT NULL DEFAULT '0',
     ADD COLUMN active_since timestamptz;
+-- How far a long step has come, as its last try said with a heartbeat; the next try reads it.
+
+-- No row is rewritten, and older code neither reads nor writes it.
+ALTER TABLE milepost.step ADD COLUMN progress jsonb;

@@ -13,6 +13,7 @@ from milepost import Milepost
 from milepost.consumers.calls import Tools
 from milepost.consumers.engine import Engine, changes_of
 from milepost.consumers.lease import Lease
+from milepost.consumers.pulse import Pulse
 from milepost.consumers.worker import Worker
 from milepost.schemas.ids import SystemClock, SystemIds
 from milepost.schemas.messages import WorkMessage
@@ -65,11 +66,13 @@ async def worker_on(
         definitions=service.definitions.ids,
     )
     await held.take()
+    pulse = Pulse(database.pool, held, SystemClock(), stopping, every=service.settings.lease / 3)
     tools = Tools(
         clients=lambda kind: None,
         verdicts={},
         check_lease=held.check,
         stopping=stopping,
+        pulse=pulse,
         max_result_bytes=10_000,
     )
     worker = Worker(engine, database, held, tools, queue="default", slots=slots, room=asyncio.Semaphore(room))

@@ -41,7 +41,14 @@ def shop() -> tuple[Play, Step[Order, Done], Wait[Order, Delivered]]:
 
 
 def context(play: Play, reader: str = "close", **options: Any) -> Context[Order]:
-    values: dict[str, Any] = {"use": lambda kind: kind(), "emitted": [], "should_stop": lambda: False}
+    async def beat(progress: BaseModel | None) -> None: ...
+
+    values: dict[str, Any] = {
+        "use": lambda kind: kind(),
+        "emitted": [],
+        "should_stop": lambda: False,
+        "beat": beat,
+    }
     return Context(
         play.definition, play.run, reader=reader, idempotency_key="k", attempt=2, **(values | options)
     )
