@@ -15,8 +15,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from ..stage.company import Calls, DroppedConnection, ledger_path, refused
 from .clients import BANK_TIMEOUT
-from .company import Calls, DroppedConnection, ledger_path, refused
 from .faults import BankFault, bank_fault
 from .ledger import Ledger
 

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from .company import Calls, ledger_path, refused
+from ..stage.company import Calls, ledger_path, refused
 from .faults import CarrierFault, carrier_fault
 from .ledger import Effect, Ledger
 

@@ -12,22 +12,20 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from milepost.devstack.databases import drop_database, make_database
 from milepost.devstack.errors import DevstackError
-from milepost.devstack.stack import Stack, running, up
+from milepost.devstack.stack import Stack
 from rich.console import Console
 from rich.text import Text
 
+from ..stage import servers
+from ..stage.processes import DemoFailed
+from ..stage.servers import ending_on_sigterm
 from . import report
-from .processes import DemoFailed
 from .rehearsal import Rehearsal, Result
 
 #: Where the result goes, seen from the folder in which the demo is started.
@@ -50,7 +48,7 @@ def run_demo(*, orders: int = 200, keep: bool = False, as_json: bool = False) ->
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        with _ending_on_sigterm(), _stack(keep, console) as stack:
+        with ending_on_sigterm(), servers.stack(keep, console) as stack:
             return _on_servers(console, stack, folder, orders=orders, keep=keep, as_json=as_json)
     except (DemoFailed, DevstackError) as error:
         console.print(Text(f"demo failed: {error}", style="bold red"))
@@ -139,32 +137,6 @@ def _write(path: Path, result: Result) -> None:
         "outcomes": {outcome.order_id: [outcome.state, outcome.cause] for outcome in result.outcomes},
     }
     path.write_text(json.dumps(content, indent=2) + "\n")
-
-
-@contextmanager
-def _stack(keep: bool, console: Console) -> Iterator[Stack]:
-    def say(line: str) -> None:
-        console.print(Text(line, style="dim"))
-
-    if keep:
-        yield up(say=say)
-        return
-    with running(say=say) as stack:
-        yield stack
-
-
-@contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that everything started is stopped."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def main(words: Sequence[str] | None = None) -> int:

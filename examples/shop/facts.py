@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from ..stage.processes import milepost
 from .ledger import Effect, Ledger
-from .processes import MILEPOST, DemoFailed
 from .tables import LedgerRow, OrderRow
 from .verdict import Outcome
 
@@ -20,28 +19,6 @@ from .verdict import Outcome
 ENDED = frozenset(
     {"SUCCEEDED", "COMPENSATED", "FAILED", "CANCELLED", "MANUAL_REQUIRED", "COMPENSATION_FAILED"}
 )
-
-
-async def milepost(env: Mapping[str, str], *words: str) -> str:
-    """Run one command of the command line and return what it prints.
-
-    Raises:
-        DemoFailed: It ended with an error, or took longer than a minute.
-    """
-    child = await asyncio.create_subprocess_exec(
-        *MILEPOST, *words, env=dict(env), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        out, errors = await asyncio.wait_for(child.communicate(), 60)
-    except TimeoutError:
-        raise DemoFailed(f"milepost {' '.join(words)} took longer than a minute") from None
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    if child.returncode:
-        raise DemoFailed(f"milepost {' '.join(words)} ended with {child.returncode}:\n{errors.decode()}")
-    return out.decode()
 
 
 async def runs(env: Mapping[str, str], limit: int) -> dict[str, dict[str, Any]]:

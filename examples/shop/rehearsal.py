@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -14,10 +13,11 @@ from typing import Any, TypeVar
 from milepost import Settings
 from rich.console import Console
 
+from ..stage.processes import milepost
 from . import report
-from .facts import ENDED, booked, milepost, outcomes, runs, shop_effects
+from .facts import ENDED, booked, outcomes, runs, shop_effects
 from .processes import COMPANIES, Fleet
-from .traffic import Kill, Traffic, come_up
+from .traffic import Kill, Traffic
 from .verdict import WAIT_TIMEOUT, Outcome, Verdict, compare
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Rehearsal:
             await self._set_up()
             ready = monotonic()
             self._console.print(f"8 processes are ready after {ready - begun:.1f} s", highlight=False)
-            traffic, found = await self._watched(self._drive(tag))
+            traffic, found = await self.fleet.watched(self._drive(tag))
             ended = monotonic()
             result = await self._judge(traffic, found, ready - begun, ended - ready)
             told = True
@@ -117,7 +117,7 @@ class Rehearsal:
         with self._console.status("starting 8 processes"):
             await milepost(self.fleet.env, "migrate")
             self.fleet.start()
-            await self._watched(come_up(self.fleet))
+            await self.fleet.watched(self.fleet.come_up())
 
     async def _drive(self, tag: str) -> tuple[Traffic, dict[str, dict[str, Any]]]:
         with report.progress_bar(self._console) as bars:
@@ -139,19 +139,6 @@ class Rehearsal:
                 if ended >= self._orders or monotonic() > end:
                     return traffic, found
                 await asyncio.sleep(LOOK)
-
-    async def _watched(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work; give it up as soon as a process ends by itself."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not (await asyncio.wait({task}, timeout=0.3))[0]:
-                self.fleet.check()
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await task
 
     async def _judge(
         self, traffic: Traffic, found: Mapping[str, Mapping[str, Any]], set_up_seconds: float, seconds: float

@@ -10,15 +10,13 @@ from typing import Any
 
 import httpx
 
-from .facts import milepost
-from .processes import DemoFailed, Fleet
+from ..stage.processes import DemoFailed, milepost, until
+from .processes import Fleet
 
 #: Most orders a second.
 RATE = 15.0
 #: Orders come in for this long at least, in seconds, so that the kills fall into that time.
 OPEN_FOR = 10.0
-#: How long the demo waits for a moment that is worth a kill, and for a process to come up, in seconds.
-PATIENCE = 40.0
 
 
 @dataclass(frozen=True)
@@ -97,12 +95,12 @@ class Traffic:
         await self._kill("relay", 0.2, self._order_just_accepted)
         await self._kill("worker-1", 0.45, lambda: self._open_calls(http))
         await self._kill("orchestrator", 0.7, lambda: self._parcels_under_way(http))
-        await come_up(self.fleet)
+        await self.fleet.come_up()
 
     async def _kill(self, name: str, share: float, at_work: Callable[[], Awaitable[str]]) -> None:
         """Kill a process at a moment when it has work, look what is left undone, and start it again."""
-        await _until(lambda: _true(len(self.accepted) >= share * self.orders), f"{share:.0%} of the orders")
-        work = await _until(at_work, f"a moment at which {name} has work")
+        await until(lambda: _true(len(self.accepted) >= share * self.orders), f"{share:.0%} of the orders")
+        work = await until(at_work, f"a moment at which {name} has work")
         pid = self.fleet.kill(name)
         placed = len(self.accepted)
         if name == "relay":
@@ -131,19 +129,6 @@ class Traffic:
         return f"{count} deliveries were about to be reported" if count else ""
 
 
-async def come_up(fleet: Fleet, *names: str) -> None:
-    """Wait until processes can do their work, all when none is named.
-
-    Raises:
-        DemoFailed: They cannot, with the ends of their logs.
-    """
-    try:
-        await _until(lambda: asyncio.to_thread(fleet.ready, *names), "processes", every=0.1)
-    except DemoFailed:
-        tail = await asyncio.to_thread(fleet.tail, *names)
-        raise DemoFailed(f"not ready after {PATIENCE:.0f} s:\n{tail}") from None
-
-
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
@@ -153,18 +138,3 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 async def _true(value: bool) -> bool:
     return value
-
-
-async def _until(check: Callable[[], Awaitable[Any]], what: str, *, every: float = 0.01) -> Any:
-    """Return the first true answer of the check."""
-
-    async def ask() -> Any:
-        while True:
-            if found := await check():
-                return found
-            await asyncio.sleep(every)
-
-    try:
-        return await asyncio.wait_for(ask(), PATIENCE)
-    except TimeoutError:
-        raise DemoFailed(f"waited {PATIENCE:.0f} s for {what}") from None

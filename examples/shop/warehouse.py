@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from .company import Calls, ledger_path, refused
+from ..stage.company import Calls, ledger_path, refused
 from .ledger import Ledger
 
 Key = Annotated[str, Header(alias="idempotency-key")]

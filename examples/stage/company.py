@@ -1,4 +1,4 @@
-"""What bank, warehouse and carrier have in common. Each is an application with a ledger of its own.
+"""What stand-ins for other companies have in common. Each is an application with a ledger of its own.
 
 Environment: COMPANY_LEDGER names the ledger's file.
 """
