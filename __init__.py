@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .schemas.exchange import Exchange
     from .schemas.options import Absent, Failed, Found, InProgress, Probe, Repeat, Retry, Then
     from .schemas.settings import Settings
-    from .schemas.states import RunState, StepState
+    from .schemas.states import Priority, RunState, StepState
     from .schemas.transaction import AnyTx, SyncTx, Transaction
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "Offsets",
     "OperationInProgress",
     "OutcomeUnknown",
+    "Priority",
     "Probe",
     "Probed",
     "Refused",
@@ -134,6 +135,7 @@ _HOMES = {
     "Offsets": "consumers.replay_plan",
     "OperationInProgress": "schemas.errors",
     "OutcomeUnknown": "schemas.errors",
+    "Priority": "schemas.states",
     "Probe": "schemas.options",
     "Probed": "sagas.nodes",
     "Refused": "schemas.errors",

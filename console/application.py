@@ -195,13 +195,10 @@ def event_topics(service: Milepost) -> list[str]:
 def internal_topics(service: Milepost) -> list[str]:
     """Return the topics of a service's own that `serve` creates."""
     from ..consumers.dead_topic import dead_topics
-    from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic
+    from ..consumers.queues import lane_topics
+    from ..schemas.messages import runs_topic, timers_topic
 
     if not service.sagas:
         return dead_topics(service)
-    lanes = [
-        lane(service.name, queue)
-        for queue in service.definitions.queues
-        for lane in (work_topic, compensation_topic)
-    ]
+    lanes = lane_topics(service)
     return sorted([runs_topic(service.name), timers_topic(service.name), *lanes, *dead_topics(service)])

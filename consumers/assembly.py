@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,8 +32,10 @@ from .lease import Lease
 from .orchestrator import Orchestrator
 from .publishing import publish_in
 from .pulse import Pulse
+from .queues import lane_topics, plan
 from .retention import Retention
 from .signals import signal_consumer
+from .slots import Slots
 from .waker import Waker
 from .webhook_work import WebhookWork
 from .worker import Worker
@@ -120,11 +121,7 @@ class Assembly:
     def topics(self) -> list[str]:
         """Return the service's internal topics, whatever roles run here."""
         name = self.service.name
-        lanes = [
-            topic(name, q)
-            for q in self.service.definitions.queues
-            for topic in (work_topic, compensation_topic)
-        ]
+        lanes = lane_topics(self.service)
         own = [*lanes, runs_topic(name), timers_topic(name)] if len(self.service.definitions) else []
         return own + dead_topics(self.service)
 
@@ -266,7 +263,8 @@ class Assembly:
             pulse=pulse,
             max_result_bytes=settings.max_result_bytes,
         )
-        room = asyncio.Semaphore(TRANSACTIONS)
+        plans = plan(self.service, self.queues)
+        room = Slots(TRANSACTIONS, reserved=int(any(made.reserved for made in plans.values())))
         workers = {
             queue: Worker(
                 self.engine,
@@ -274,7 +272,7 @@ class Assembly:
                 lease,
                 tools,
                 queue=queue,
-                slots=settings.step_concurrency,
+                slots=plans[queue].slots,
                 room=room,
             )
             for queue in self.queues
@@ -294,7 +292,7 @@ class Assembly:
         return self._reader(
             f"{role} {queue}",
             f"{name}.{lane}.{queue}",
-            [topic(name, queue)],
+            [topic(name, queue, priority) for priority in self.service.definitions.priorities(queue)],
             worker.handle,
-            self.service.settings.step_concurrency,
+            plan(self.service, [queue])[queue].total,
         )

@@ -17,6 +17,7 @@ from .calls import Call
 from .changes import Change, InlineClaim
 from .engine import DATABASE_ERRORS, Engine, will_pass
 from .publishing import emitted_rows, publish_in
+from .slots import Slots
 
 logger = logging.getLogger("milepost")
 
@@ -114,7 +115,7 @@ def claimed_in(change: Change | None, recovered: list[Claimed]) -> Claimed | Non
 
 
 async def finish_transactional(
-    engine: Engine, database: Database, call: Call, inline: InlineClaim, room: asyncio.Semaphore
+    engine: Engine, database: Database, call: Call, inline: InlineClaim, room: Slots
 ) -> Claimed | None:
     """Run a transactional step: the user's SQL and the checkpoint commit together, or not at all.
 
@@ -127,13 +128,13 @@ async def finish_transactional(
     try:
         # Well inside the hard timeout, which is the attempt's and this slack.
         async with asyncio.timeout(min(ROOM_WITHIN, engine.changes.limits.slack.total_seconds() / 2)):
-            await room.acquire()
+            place = await room.acquire(call.run.priority)
     except (TimeoutError, asyncio.CancelledError):
         return await uncancelled(finish(engine, call, call.unbegun(), inline))
     try:
         return await _in_transaction(engine, database, call, inline)
     finally:
-        room.release()
+        room.release(place)
 
 
 async def _in_transaction(

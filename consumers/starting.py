@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 from pydantic import BaseModel
 
-from ..sagas import timing
+from ..sagas import priorities, timing
 from ..sagas.context import RunRef
 from ..sagas.definition import text_problem
 from ..sagas.facts import Start
@@ -51,12 +51,13 @@ async def start_run(
             f"more than {INDEXED} bytes. Return a short, stable text.",
         )
     deadline_at = timing.deadline_of(definition, value)
+    priority = priorities.of_input(definition, value)
     lock = lock_of(definition, value, tenant)
     taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
     if taken is None:
         return await _existing(connection, ref, encoded, digest)
     with span(f"start {saga.name}", attributes={"milepost.run": str(ref.id), "milepost.key": ref.key}):
-        run = replace(_new_run(ref, saga, encoded, tx), deadline_at=deadline_at)
+        run = replace(_new_run(ref, saga, encoded, tx), deadline_at=deadline_at, priority=priority)
         if lock is not None:
             holds = await resources.take(connection, ref, lock, reject=definition.if_locked == "reject")
             run = replace(run, resource=lock, holds=holds)
@@ -118,6 +119,7 @@ async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: 
         run.deadline_at,
         saga.definition.active_timeout,
         run.resource,
+        run.priority.value,
     )
     assert row is not None, "an insert returns its row"
     since = None if saga.definition.active_timeout is None else row["now"]

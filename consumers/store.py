@@ -16,7 +16,7 @@ from ..outbox import publish
 from ..outbox.model import OutboxRow, columns
 from ..sagas.model import Decision, Run, Step
 from ..schemas.ids import Ids
-from ..schemas.states import RunState, StepKind, StepState
+from ..schemas.states import Priority, RunState, StepKind, StepState
 from ..streams.queries import Queries
 
 
@@ -124,6 +124,7 @@ def loaded(row: asyncpg.Record) -> Loaded:
     run = Run(
         input=json.loads(row["input"]),
         state=RunState(row["state"]),
+        priority=Priority(row["priority"]),
         steps=tuple(_step(step) for step in steps),
         **plain,
     )

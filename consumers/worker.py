@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from ..sagas.definition import operation_key
 from ..sagas.model import Step
 from ..schemas.envelope import NotAnEvent, Record, read_event
-from ..schemas.messages import WorkMessage
-from ..schemas.states import StepKind, StepState
+from ..schemas.messages import WorkMessage, priority_of
+from ..schemas.states import Priority, StepKind, StepState
 from ..streams.database import Database
 from ..streams.reader_lane import getting_on
 from ..streams.tracing import span
@@ -22,6 +22,7 @@ from .claiming import Claims
 from .engine import Engine
 from .finishing import Claimed, finish, finish_transactional, uncancelled
 from .lease import HAND_BACK, Lease
+from .slots import Slots, Ticket
 
 logger = logging.getLogger("milepost")
 
@@ -42,7 +43,7 @@ class Worker:
         lease: Claims are made under its id.
         tools: What the user's functions need.
         queue: Which queue's topics it serves.
-        slots: Steps at once.
+        slots: Steps at once, and how many of these only work of high priority may have.
         room: Transactional steps at once, shared by the workers of a process: each holds a connection.
     """
 
@@ -54,15 +55,15 @@ class Worker:
         tools: Tools,
         *,
         queue: str,
-        slots: int,
-        room: asyncio.Semaphore,
+        slots: Slots,
+        room: Slots,
     ) -> None:
         self._engine = engine
         self._database = database
         self._lease = lease
         self._tools = tools
         self._queue = queue
-        self._free = asyncio.Semaphore(slots)
+        self._slots = slots
         self._room = room
         self._claims = Claims(engine, lease)
         self._claiming: set[asyncio.Task[bool]] = set()
@@ -82,15 +83,18 @@ class Worker:
         Raises:
             Stopping: A stop was asked for before all were claimed.
         """
-        messages = [message for record in records if (message := _message(record)) is not None]
-        results = await asyncio.gather(
-            *(self.take(m) for m in dict.fromkeys(messages)), return_exceptions=True
-        )
+        messages = {
+            message: priority_of(record.topic)
+            for record in records
+            if (message := _message(record)) is not None
+        }
+        taking = (self.take(message, priority) for message, priority in messages.items())
+        results = await asyncio.gather(*taking, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def take(self, message: WorkMessage) -> bool:
+    async def take(self, message: WorkMessage, priority: Priority = Priority.NORMAL) -> bool:
         """Claim one step as soon as a slot is free, and run it in the background.
 
         Returns:
@@ -99,46 +103,58 @@ class Worker:
         Raises:
             Stopping: A stop was asked for first.
         """
-        await self._slot()
-        claiming = asyncio.create_task(self._take(message))
+        slot = await self._slot(priority)
+        claiming = asyncio.create_task(self._take(message, slot))
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         # Who hands us messages may be cancelled at any time; a claim that is under way is seen through all the same.
         return await asyncio.shield(claiming)
 
-    async def _take(self, message: WorkMessage) -> bool:
+    async def _take(self, message: WorkMessage, slot: Ticket) -> bool:
         """Claim with a slot in hand; the slot goes to the task that works, or is free again."""
         try:
             claimed = await self._claims.claim(message)
         except BaseException:
-            self._free.release()
+            self._slots.release(slot)
             raise
         if claimed is None:
-            self._free.release()
+            self._slots.release(slot)
             return False
         name = f"{claimed.run.saga}/{claimed.run.key} {claimed.step.name}"
         task = asyncio.create_task(self._work(claimed), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._slots.release(slot))
         return True
 
-    async def _slot(self) -> None:
+    async def _slot(self, priority: Priority) -> Ticket:
         """Wait for a free slot and a lease."""
         while True:
             if self._tools.stopping():
                 raise Stopping
-            try:
-                async with asyncio.timeout(LOOK):
-                    await self._free.acquire()
-            except TimeoutError:
-                if self._tasks:
+            slot = self._slots.take(priority) or await self._turn(priority)
+            if self._allowed and self._lease.held():
+                return slot
+            self._slots.release(slot)
+            await asyncio.sleep(LOOK)
+
+    async def _turn(self, priority: Priority) -> Ticket:
+        """Wait for a free slot, in one place of the line for as long as it takes."""
+        waiting = asyncio.ensure_future(self._slots.acquire(priority))
+        try:
+            while not waiting.done():
+                if self._tools.stopping():
+                    raise Stopping
+                await asyncio.wait({waiting}, timeout=LOOK)
+                if not waiting.done() and self._tasks:
                     # All slots are taken by steps, each with a timeout of its own.
                     getting_on()
-                continue
-            if self._allowed and self._lease.held():
-                return
-            self._free.release()
-            await asyncio.sleep(LOOK)
+        except BaseException:
+            if waiting.done() and not waiting.cancelled():
+                self._slots.release(waiting.result())
+            waiting.cancel()
+            raise
+        return waiting.result()
 
     async def _work(self, claimed: Claimed) -> None:
         """Run the claimed step, and those after it that this process claims inline."""
@@ -153,7 +169,6 @@ class Worker:
             logger.exception("a step's outcome could not be stored; it is settled at its hard timeout")
         finally:
             self._begun.discard(task)
-            self._free.release()
 
     async def _one(self, claimed: Claimed) -> Claimed | None:
         run, step = claimed.run, claimed.step
@@ -163,7 +178,7 @@ class Worker:
         inline = InlineClaim(
             worker=step.worker or self._lease.id,
             queue=self._queue,
-            wanted=lambda: not self._tools.stopping() and self._lease.held(step.worker),
+            wanted=lambda: self._goes_on(run.priority) and self._lease.held(step.worker),
             alone=lambda: self._claims.alone(run.id),
         )
         attributes: dict[str, str | int] = {
@@ -178,6 +193,10 @@ class Worker:
                 return await finish_transactional(self._engine, self._database, call, inline, self._room)
             fact = call.unbegun() if self._closing else await call.outside()
             return await uncancelled(finish(self._engine, call, fact, inline))
+
+    def _goes_on(self, priority: Priority) -> bool:
+        """Whether a slot may be kept for a run's next step: nothing of a higher priority waits for one."""
+        return not self._tools.stopping() and not self._slots.kept_from(priority)
 
     def cancel(self) -> None:
         """Cancel what runs; each task says what became of it. One that has not begun finds out by itself."""

@@ -12,7 +12,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from ..schemas.errors import DefinitionError
 from ..schemas.options import Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import checks, codec, locking, nodes
+from . import checks, codec, locking, nodes, priorities
 from .definition import Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
@@ -40,9 +40,11 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         if_locked=saga.if_locked,
         deadline=saga.deadline,
         active_timeout=saga.active_timeout,
+        priority=saga.priority,
     )
     checks.check_definition_rules(definition)
     locking.check(definition)
+    priorities.check(definition)
     return replace(definition, shape=_shape(definition), policy=_policy(definition))
 
 
@@ -155,6 +157,7 @@ def _policy(definition: Definition) -> str:
         active = definition.active_timeout
         seconds = None if active is None else active.total_seconds()
         nodes.append({"deadline": definition.deadline is not None, "active_timeout": seconds})
+    nodes.extend(priorities.policy(definition))
     return codec.digest(nodes).hex()
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
-from ..schemas.states import StepKind
+from ..schemas.states import Priority, StepKind
 from . import codec
 from .context import View
 from .model import Json
@@ -138,6 +138,7 @@ class Definition:
         active_timeout: Longest time that a run may be PENDING or RUNNING in all.
         lock: Resource that a run with that input has for itself; asked once, at its start.
         if_locked: What becomes of a run whose resource another run has.
+        priority: How soon a run's work is taken, or what says so of its input; asked once, at its start.
         shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
         policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
     """
@@ -152,6 +153,7 @@ class Definition:
     active_timeout: timedelta | None = None
     lock: Callable[[Any], str] | None = None
     if_locked: Literal["queue", "reject"] = "queue"
+    priority: Priority | Callable[[Any], Priority] = Priority.NORMAL
     shape: str = field(default="")
     policy: str = field(default="")
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from ..schemas.states import RunState, StepKind, StepState
+from ..schemas.states import Priority, RunState, StepKind, StepState
 
 Json: TypeAlias = Any
 
@@ -84,6 +84,7 @@ class Run:
         resource: Name of the lock that it was started with; None for none.
         holds: Whether it has the lock now; only loaded, never stored here.
         queued_since: Since when it stands in the lock's queue, if it does; only loaded, never stored here.
+        priority: How soon its work is taken; fixed at its start, never stored again.
     """
 
     id: UUID
@@ -108,6 +109,7 @@ class Run:
     queued_since: datetime | None = None
     finished_at: datetime | None = None
     traceparent: str | None = None
+    priority: Priority = Priority.NORMAL
     steps: tuple[Step, ...] = ()
 
     def step(self, name: str, iteration: str = "") -> Step | None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..schemas.errors import DefinitionError
+from ..schemas.states import Priority
 from .definition import Definition
+from .priorities import possible
 from .saga import Saga
 
 
@@ -45,6 +47,12 @@ class Definitions:
     def ids(self) -> list[str]:
         """What a worker registers: "order/1", sorted."""
         return sorted(definition.id for definition in self)
+
+    def priorities(self, queue: str) -> list[Priority]:
+        """Return the priorities that work of a queue can have, the highest first; NORMAL is always among them."""
+        using = (d for d in self if any(node.queue == queue for node in d.nodes))
+        found = {Priority.NORMAL, *(p for definition in using for p in possible(definition))}
+        return [priority for priority in Priority if priority in found]
 
     @property
     def queues(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -12,20 +11,18 @@ from pydantic import BaseModel
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry
-from ..schemas.states import StepKind
+from ..schemas.states import Priority, StepKind
 from ..schemas.transaction import Transaction
 from .compiling import compile_saga
 from .context import Context, View
+from .declaring import NODE_NAME, QUEUE_NAME, SAGA_NAME, check_name, declare_step
 from .definition import Definition
-from .nodes import Node, Step, Wait, check_async, check_parameters, result_class
+from .nodes import Node, Step, Wait
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
 R = TypeVar("R", bound=BaseModel | None)
 E = TypeVar("E", bound=Event)
 
-_SAGA = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
-_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_QUEUE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 #: The default of every step; an instance of its own, so that no call stands in a signature.
 RETRY = Retry()
 
@@ -46,6 +43,7 @@ class Saga(Generic[I]):
             Later the run stops at a safe boundary, is undone, and ends as EXPIRED.
         active_timeout: How long a run may be active in all, with the same end; waiting for an event or a person does
             not count.
+        priority: How soon its work is taken, or a pure function of the input that says so.
 
     Raises:
         DefinitionError: MP114 for a name that topics or keys cannot hold.
@@ -63,6 +61,7 @@ class Saga(Generic[I]):
         if_locked: Literal["queue", "reject"] = "queue",
         deadline: Callable[[I], datetime] | None = None,
         active_timeout: timedelta | None = None,
+        priority: Priority | Callable[[I], Priority] = Priority.NORMAL,
     ) -> None:
         self.name = name
         self.version = version
@@ -73,11 +72,12 @@ class Saga(Generic[I]):
         self.if_locked = if_locked
         self.deadline = deadline
         self.active_timeout = active_timeout
+        self.priority = priority
         self.nodes: list[Node[I, Any]] = []
         self._names: dict[str, str] = {}
         self._definition: Definition | None = None
-        _check_name("saga", name, _SAGA)
-        _check_name(f"{self.title}: queue", queue, _QUEUE)
+        check_name("saga", name, SAGA_NAME)
+        check_name(f"{self.title}: queue", queue, QUEUE_NAME)
         if version < 1:
             raise DefinitionError("MP114", f"saga {name}: version={version} must be 1 or more.")
 
@@ -130,7 +130,8 @@ class Saga(Generic[I]):
         """
 
         def declare(fn: Callable[[Context[I]], Awaitable[R]]) -> Step[I, R]:
-            return self._declare(
+            return declare_step(
+                self,
                 fn,
                 kind=StepKind.STEP,
                 name=name,
@@ -165,7 +166,8 @@ class Saga(Generic[I]):
         """
 
         def declare(fn: Callable[[Context[I], Transaction], Awaitable[R]]) -> Step[I, R]:
-            return self._declare(
+            return declare_step(
+                self,
                 fn,
                 kind=StepKind.TX,
                 name=name,
@@ -175,54 +177,9 @@ class Saga(Generic[I]):
                 on_failure=on_failure,
                 no_undo=no_undo,
                 irreversible=False,
-                queue=None,
             )
 
         return declare
-
-    def _declare(
-        self,
-        fn: Callable[..., Awaitable[R]],
-        *,
-        kind: StepKind,
-        name: str | None,
-        repeat: Repeat,
-        retry: Retry,
-        attempt_timeout: timedelta,
-        on_failure: OnFailure | None,
-        no_undo: str | None,
-        irreversible: bool,
-        queue: str | None,
-    ) -> Step[I, R]:
-        own = name if name is not None else getattr(fn, "__name__", "")
-        self.open_for(f"step {own}")
-        check_async(self.title, f"step {own}", fn)
-        check_parameters(self.title, f"step {own}", fn, *(("ctx", "tx") if kind is StepKind.TX else ("ctx",)))
-        if not isinstance(repeat, Repeat):
-            raise DefinitionError(
-                "MP118",
-                f"{self.title}, step {own}: repeat={repeat!r} is none of Repeat.SAFE (the other side dedupes on "
-                "ctx.idempotency_key), Repeat.ASK_FIRST (ask the probe first) and Repeat.NEVER (ask a person).",
-            )
-        if queue is not None:
-            _check_name(f"{self.title}, step {own}: queue", queue, _QUEUE)
-        step: Step[I, R] = Step(
-            self,
-            own,
-            kind=kind,
-            fn=fn,
-            result=result_class(self.title, own, fn),
-            repeat=repeat,
-            retry=retry,
-            attempt_timeout=attempt_timeout,
-            on_failure=on_failure,
-            no_undo=no_undo,
-            irreversible=irreversible,
-            queue=queue,
-        )
-        self.take_name(own, f"step {own}")
-        self.nodes.append(step)
-        return step
 
     def wait(
         self,
@@ -281,7 +238,7 @@ class Saga(Generic[I]):
         Raises:
             DefinitionError: MP110 when taken, MP114 when unfit.
         """
-        _check_name(f"{self.title}, {what}: name", name, _NODE)
+        check_name(f"{self.title}, {what}: name", name, NODE_NAME)
         if name in self._names:
             raise DefinitionError(
                 "MP110",
@@ -289,11 +246,3 @@ class Saga(Generic[I]):
                 "set of names; rename one.",
             )
         self._names[name] = what
-
-
-def _check_name(what: str, name: str, pattern: re.Pattern[str]) -> None:
-    if not pattern.fullmatch(name):
-        raise DefinitionError(
-            "MP114",
-            f"{what} {name!r} does not fit: it must match {pattern.pattern}, because topics and keys carry it.",
-        )

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from .states import Priority
+
 
 class _Message(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -52,14 +54,25 @@ class TimerMessage(_Message):
     generation: int
 
 
-def work_topic(service: str, queue: str) -> str:
-    """Topic of a queue's steps and probes."""
-    return f"{service}.work.{queue}"
+def work_topic(service: str, queue: str, priority: Priority = Priority.NORMAL) -> str:
+    """Topic of a queue's steps and probes, of runs of one priority."""
+    return f"{service}.work.{queue}{_suffix(priority)}"
 
 
-def compensation_topic(service: str, queue: str) -> str:
-    """Topic of a queue's undo work."""
-    return f"{service}.compensation.{queue}"
+def compensation_topic(service: str, queue: str, priority: Priority = Priority.NORMAL) -> str:
+    """Topic of a queue's undo work, of runs of one priority."""
+    return f"{service}.compensation.{queue}{_suffix(priority)}"
+
+
+def _suffix(priority: Priority) -> str:
+    """A queue's name holds no dot, so no other queue has such a topic."""
+    return "" if priority is Priority.NORMAL else f".{priority.lower()}"
+
+
+def priority_of(topic: str) -> Priority:
+    """Return the priority of what a work or compensation topic carries."""
+    parts = topic.split(".")
+    return Priority(parts[3].upper()) if len(parts) == 4 else Priority.NORMAL
 
 
 def runs_topic(service: str) -> str:

@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .errors import StartError
 from .masking import mask_url
+from .queues import check_numbers
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -72,6 +73,9 @@ class Settings(BaseSettings):
         lease: How long a worker or relay owns its work without renewing; renewed at a third.
         grace: How long a stopping process may finish what it has begun; keep it under the platform's kill.
         step_concurrency: Steps at once per process and queue.
+        queue_concurrency: Other numbers for single queues, as "reports=4,default=200".
+        queue_reserved: How many of a queue's slots only runs of priority HIGH may have, as "default=20"; where not set,
+            a tenth, and at least one, in queues that such runs use.
         relay_idle_poll: Longest pause of an idle relay.
         hold_topics: Topics, comma-separated or * for all, whose keys wait behind a row that the relay cannot send;
             elsewhere later rows of the key go on.
@@ -113,7 +117,9 @@ class Settings(BaseSettings):
     kafka_password: SecretStr | None = None
     lease: Duration = timedelta(seconds=30)
     grace: Duration = timedelta(seconds=25)
-    step_concurrency: int = 100
+    step_concurrency: int = Field(default=100, gt=0)
+    queue_concurrency: Annotated[str, AfterValidator(check_numbers)] = ""
+    queue_reserved: Annotated[str, AfterValidator(check_numbers)] = ""
     relay_idle_poll: Duration = timedelta(milliseconds=500)
     hold_topics: str = ""
     nudge: Duration = timedelta(seconds=10)

@@ -22,6 +22,19 @@ class RunState(StrEnum):
     EXPIRED = "EXPIRED"
 
 
+class Priority(StrEnum):
+    """How soon a run's work is taken by the workers of its queue."""
+
+    HIGH = "HIGH"
+    NORMAL = "NORMAL"
+    LOW = "LOW"
+
+    @property
+    def rank(self) -> int:
+        """0 for what comes first."""
+        return tuple(Priority).index(self)
+
+
 class StepState(StrEnum):
     """State of one step, wait or undo of a run."""
 

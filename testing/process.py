@@ -12,6 +12,7 @@ from ..consumers.engine import Engine
 from ..consumers.finishing import Claimed
 from ..consumers.lease import Lease
 from ..consumers.pulse import Pulse
+from ..consumers.slots import Slots
 from ..consumers.worker import Worker
 from ..schemas.envelope import Record
 from ..schemas.messages import compensation_topic, work_topic
@@ -90,8 +91,9 @@ class Process:
         self._workers: dict[str, _Worker] = {}
         for queue in service.definitions.queues:
             worker = self._worker(opened.engine, opened.database, tools, queue, faults)
-            self._workers[work_topic(service.name, queue)] = worker
-            self._workers[compensation_topic(service.name, queue)] = worker
+            for priority in service.definitions.priorities(queue):
+                self._workers[work_topic(service.name, queue, priority)] = worker
+                self._workers[compensation_topic(service.name, queue, priority)] = worker
 
     def _worker(
         self, engine: Engine, database: Database, tools: Tools, queue: str, faults: Faults
@@ -102,8 +104,8 @@ class Process:
             self._lease,
             tools,
             queue=queue,
-            slots=SLOTS,
-            room=asyncio.Semaphore(SLOTS),
+            slots=Slots(SLOTS),
+            room=Slots(SLOTS),
             faults=faults,
             died=self._die,
         )

@@ -4,7 +4,7 @@
 -- name: load_run
 SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
-       r.deadline_at, r.active_for, r.active_since, r.resource,
+       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority,
        coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
                  WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
        (SELECT q.since FROM milepost.resource_queue AS q
@@ -103,9 +103,10 @@ WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
 
 -- name: insert_run
 INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
-    correlation_id, traceparent, deadline_at, resource)
+    correlation_id, traceparent, deadline_at, resource, priority)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0,
-        least(milepost.clock() + interval '1 day', $12::timestamptz, milepost.clock() + $13::interval), $10, $11, $12, $14)
+        least(milepost.clock() + interval '1 day', $12::timestamptz, milepost.clock() + $13::interval), $10, $11, $12, $14,
+        $15)
 RETURNING milepost.clock() AS now, wake_at;
 
 -- name: take_lease

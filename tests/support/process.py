@@ -24,6 +24,7 @@ class Served:
     Args:
         env: Variables beside the inherited ones.
         roles: Comma-separated; all when empty.
+        queues: Comma-separated; all when empty.
     """
 
     env: Mapping[str, str]
@@ -31,11 +32,13 @@ class Served:
     lines: list[dict[str, object]] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     process: asyncio.subprocess.Process | None = None
+    queues: str = ""
 
     async def start(self, *, ready: float = 40.0) -> Served:
         """Start it and wait until it says that it is ready; `ready=0` does not wait."""
         arguments = [sys.executable, "-m", "milepost.console.main", "--json", "serve"]
         arguments += ["--roles", self.roles] if self.roles else []
+        arguments += ["--queues", self.queues] if self.queues else []
         path = os.pathsep.join(part for part in [os.environ.get("PYTHONPATH", ""), str(ROOT)] if part)
         self.process = await asyncio.create_subprocess_exec(
             *arguments,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from milepost.consumers.calls import Tools
 from milepost.consumers.engine import Engine, changes_of
 from milepost.consumers.lease import Lease
 from milepost.consumers.pulse import Pulse
+from milepost.consumers.slots import Slots
 from milepost.consumers.worker import Worker
 from milepost.schemas.ids import SystemClock, SystemIds
 from milepost.schemas.messages import WorkMessage
@@ -75,7 +75,7 @@ async def worker_on(
         pulse=pulse,
         max_result_bytes=10_000,
     )
-    worker = Worker(engine, database, held, tools, queue="default", slots=slots, room=asyncio.Semaphore(room))
+    worker = Worker(engine, database, held, tools, queue="default", slots=Slots(slots), room=Slots(room))
     worker.allow()
     try:
         yield Hand(worker, held, engine)

@@ -1,0 +1,96 @@
+"""A service with work of every priority, in two queues; its outside world is one table of effects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+from milepost import Context, Milepost, Priority, Repeat, Retry, Saga, Settings
+from pydantic import BaseModel
+
+PREFIX = os.environ.get("QUEUES_PREFIX", "queues")
+EFFECTS = """
+CREATE TABLE effect (
+    id bigserial PRIMARY KEY,
+    run text NOT NULL,
+    what text NOT NULL,
+    process integer NOT NULL DEFAULT 0,
+    at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TABLE go (run text PRIMARY KEY);
+"""
+
+
+class Job(BaseModel):
+    """Input.
+
+    Attributes:
+        held: Calls come back when there is a row of the run in the table "go".
+    """
+
+    name: str
+    priority: Priority = Priority.NORMAL
+    held: bool = False
+
+
+class World:
+    """Writes effects, and says whether the test has said go."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    async def act(self, run: str, what: str) -> None:
+        query = "INSERT INTO effect (run, what, process) VALUES ($1, $2, $3)"
+        await self._pool.execute(query, run, what, os.getpid())
+
+    async def told(self, run: str) -> bool:
+        return bool(await self._pool.fetchval("SELECT count(*) FROM go WHERE run = $1", run))
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls) -> AsyncIterator[World]:
+        """Open the world of this process."""
+        url = str(Settings.from_env().database_url)
+        async with asyncpg.create_pool(url, min_size=1, max_size=4) as pool:
+            yield cls(pool)
+
+
+async def work(ctx: Context[Job], what: str) -> None:
+    """Begin, wait for the test where the input says so, end."""
+    world = ctx.use(World)
+    await world.act(ctx.input.name, what)
+    while ctx.input.held and not await world.told(ctx.input.name):
+        await asyncio.sleep(0.05)
+    await world.act(ctx.input.name, f"{what} done")
+
+
+job = Saga("job", version=1, input=Job, key=lambda j: j.name, priority=lambda j: j.priority)
+
+
+@job.step(repeat=Repeat.SAFE)
+async def first(ctx: Context[Job]) -> None:
+    await work(ctx, "first")
+
+
+@job.step(repeat=Repeat.SAFE)
+async def second(ctx: Context[Job]) -> None:
+    await work(ctx, "second")
+
+
+job.flow(first, second)
+
+report = Saga("report", version=1, input=Job, key=lambda j: j.name, queue="long")
+
+
+@report.step(repeat=Repeat.SAFE, retry=Retry(attempts=3))
+async def crunch(ctx: Context[Job]) -> None:
+    await work(ctx, "crunch")
+
+
+report.flow(crunch)
+
+service = Milepost(PREFIX, sagas=[job, report])
+service.provide(World, World.opened)
