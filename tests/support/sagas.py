@@ -235,6 +235,12 @@ def check_decision(before: Run, decision: Decision) -> None:
     run = decision.run
     assert run.history_n == before.history_n + len(decision.history)
     assert run.finish_n >= before.finish_n
+    if decision.answer != "changed":
+        assert (run.state, run.steps) == (before.state, before.steps)
+        assert not (
+            decision.changed or decision.work or decision.opens or decision.closes or decision.settled
+        )
+        return
     assert (run.state in FINAL_RUN_STATES) == (run.wake_at is None) == (run.finished_at is not None)
     held = {StepState.RUNNING, StepState.RECONCILING, StepState.COMPENSATING}
     for step in run.steps:
@@ -250,15 +256,10 @@ def check_decision(before: Run, decision: Decision) -> None:
         assert step.attempt >= old.attempt - 1 or (by_person and step.attempt <= 1)
         if old.state in FINAL_STEP_STATES:
             assert step == old, "a final row never changes"
-    if decision.answer != "changed":
-        assert (run.state, run.steps) == (before.state, before.steps)
-        assert not (
-            decision.changed or decision.work or decision.opens or decision.closes or decision.settled
-        )
     for row in decision.changed:
         assert run.step(row.name, row.iteration) == row
     with_person = {RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED}
-    if run.state not in FINAL_RUN_STATES | with_person and decision.answer == "changed":
+    if run.state not in FINAL_RUN_STATES | with_person:
         assert has_live_row(run) or queued(run), "a live run without a live row"
 
 

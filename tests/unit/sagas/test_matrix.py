@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 from milepost.sagas.decide import decide, then_claim
 from milepost.sagas.definition import Definition
-from milepost.sagas.model import (
-    Run,
-    Step,
-)
+from milepost.sagas.facts import Fact
+from milepost.sagas.model import Run, Step
+from milepost.sagas.transitions import fits
 from milepost.sagas.words import CANCELLED, CANCELLED_NO_UNDO
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
 
@@ -92,6 +91,21 @@ def going(found: Iterator[Run]) -> Iterator[Run]:
             yield from (replace(run, cause=cause) for cause in (None, CANCELLED, CANCELLED_NO_UNDO))
 
 
+def said(definition: Definition, row: Step, n: int) -> Iterator[tuple[Run, Fact]]:
+    """Every fact in every state of the run.
+
+    A row that cannot be in a run of that state is refused whatever the fact says: there the facts are shared out among
+    the four rows at least that differ only in doubt and tries.
+    """
+    for run in runs(definition, row):
+        share = slice(None) if fits(run.state, row) else slice(n % 4, None, 4)
+        yield from ((run, fact) for fact in facts(row)[share])
+    if row.attempt == 1:
+        for run in going(runs(definition, row)):
+            share = slice(None) if fits(run.state, row) else slice(row.doubt, None, 2)
+            yield from ((run, act) for act in acts(row.name)[share])
+
+
 @pytest.mark.parametrize("name", [name for name in DEFINITIONS if not name.endswith(("-FAIL", "-PERSON"))])
 def test_every_state_answers_every_fact(name: str) -> None:
     definition = DEFINITIONS[name]
@@ -99,12 +113,8 @@ def test_every_state_answers_every_fact(name: str) -> None:
     assert node is not None
     kinds = [("it", node.kind, None)] + ([(node.undo.name, StepKind.UNDO, "it")] if node.undo else [])
     answers = set()
-    for row in (row for kind in kinds for row in rows(*kind)):
-        said = [(run, fact) for run in runs(definition, row) for fact in facts(row)]
-        said += [
-            (run, act) for run in going(runs(definition, row)) for act in acts(row.name) if row.attempt == 1
-        ]
-        for run, fact in said:
+    for n, row in enumerate(row for kind in kinds for row in rows(*kind)):
+        for run, fact in said(definition, row, n):
             decision = decide(definition, run, fact, NOW, dice=0.5, limits=LIMITS)
             answers.add(decision.answer)
             assert decision.answer == "changed" or decision.reason

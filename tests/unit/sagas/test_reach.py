@@ -12,7 +12,7 @@ import pytest
 from milepost.sagas import transitions
 from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
-from milepost.sagas.facts import Act, Fact, Start, Wake
+from milepost.sagas.facts import Act, Fact, Probed, Start, TryFailed, Wake
 from milepost.sagas.model import Run, Step
 from milepost.sagas.words import ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, DEADLINE
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
@@ -129,14 +129,24 @@ def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...], per
             assert transitions.fits(run.state, row), "decide wrote what it calls impossible"
         if age + 1 < len(ages) and run.state not in FINAL_RUN_STATES:
             waiting.append((run, age + 1))
+        late = set()
         for fact, variant, now in _happenings(definition, run, ages[age], persons):
+            kind = (type(fact), getattr(fact, "step", None), id(variant), now)
+            if kind in late:
+                continue
             decision = decide(definition, variant, fact, now, dice=0.5, limits=LIMITS)
             check_decision(variant, decision)
             if decision.answer == "changed":
-                steps = tuple(
-                    replace(row, signal=None) for row in decision.run.steps
-                )  # never stored with the row
-                waiting.append((replace(decision.run, steps=steps), age))
+                waiting.append((_stored(decision.run), age))
+            elif isinstance(fact, Probed | TryFailed):
+                late.add(kind)  # whatever else it may say
+
+
+def _stored(run: Run) -> Run:
+    """The run as it is read again: a signal is never stored with its row."""
+    if all(row.signal is None for row in run.steps):
+        return run
+    return replace(run, steps=tuple(replace(row, signal=None) for row in run.steps))
 
 
 def _happenings(
