@@ -150,11 +150,7 @@ class Changes:
         """
         if is_empty(decision):
             return
-        rows = [self._work_row(decision.run, work) for work in decision.work]
-        if decision.answer == "changed":
-            rows.extend(emitted)
-        if decision.lock == "enter":
-            rows.append(self._look_row(Granted.of(decision.run, self.service)))
+        rows = self.messages(decision, emitted)
         several = bool(decision.opens or decision.closes or decision.lock)
         async with _transaction(connection, several):
             await store_decision(connection, before, decision, rows, self.ids)
@@ -163,6 +159,15 @@ class Changes:
             if decision.lock is not None:
                 granted = await resources.carry_out(connection, decision.run, decision.lock)
                 await publish_rows(connection, [self._look_row(run) for run in granted])
+
+    def messages(self, decision: Decision, emitted: Sequence[OutboxRow] = ()) -> list[OutboxRow]:
+        """Return what leaves with a decision; events only when it changed something."""
+        rows = [self._work_row(decision.run, work) for work in decision.work]
+        if decision.answer == "changed":
+            rows.extend(emitted)
+        if decision.lock == "enter":
+            rows.append(self._look_row(Granted.of(decision.run, self.service)))
+        return rows
 
     def _work_row(self, run: Run, work: Work) -> OutboxRow:
         topic = work_topic if work.lane == "work" else compensation_topic

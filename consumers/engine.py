@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import asyncpg
@@ -13,11 +13,17 @@ import asyncpg
 from ..outbox.model import OutboxRow
 from ..sagas.model import Limits
 from .changes import Change, Changes, FactOf, InlineClaim
+from .grouping import Group
 
 if TYPE_CHECKING:
     from .app import Milepost
 
 logger = logging.getLogger("milepost")
+
+
+class Stopping(Exception):
+    """This process stops: the message is left for another one."""
+
 
 #: What a database raises that is away, restarting, switched over or refusing; asyncpg says InternalClientError on a
 #: connection that was ended while it was idle and has not seen its end yet.
@@ -44,6 +50,39 @@ def will_pass(error: BaseException) -> bool:
     return not isinstance(state, str) or state[:2] in _PASSING
 
 
+def raise_passing(results: Iterable[tuple[str, object]]) -> None:
+    """Raise the first error that will pass, so that the messages are handled again; put the others into the log.
+
+    One run that cannot be changed must not keep the others of its partition waiting: its message is given up, and the
+    waker announces the run again at its `wake_at`.
+
+    Args:
+        results: What a message was about, and what came of it.
+
+    Raises:
+        BaseException: The database's own trouble, or what ends this process.
+    """
+    passing: list[BaseException] = []
+    for what, result in results:
+        if not isinstance(result, BaseException):
+            continue
+        given_up = isinstance(result, Exception) and not (
+            isinstance(result, DATABASE_ERRORS) and will_pass(result)
+        )
+        if given_up and not isinstance(result, Stopping):
+            logger.error(
+                "MP432 %s could not be acted on, it is announced again: %s: %s",
+                what,
+                type(result).__name__,
+                result,
+                exc_info=result,
+            )
+        else:
+            passing.append(result)
+    if passing:
+        raise passing[0]
+
+
 @dataclass(frozen=True)
 class Engine:
     """`Changes` on a pool.
@@ -55,6 +94,10 @@ class Engine:
 
     changes: Changes
     pool: asyncpg.Pool[Any]
+    _group: Group = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_group", Group(self.changes, self.pool))
 
     async def change(
         self,
@@ -64,10 +107,8 @@ class Engine:
         emitted: Sequence[OutboxRow] = (),
         inline: InlineClaim | None = None,
     ) -> Change | None:
-        """Apply a fact on a pooled connection; arguments and result as `Changes.apply`."""
-        async with self.pool.acquire() as proxy:
-            connection = cast("asyncpg.Connection[Any]", proxy)
-            change = await self.changes.apply(connection, run_id, fact, emitted=emitted, inline=inline)
+        """Apply a fact, together with what others ask for at the same moment; as `Changes.apply`."""
+        change = await self._group.change(run_id, fact, emitted=emitted, inline=inline)
         tell(change)
         return change
 

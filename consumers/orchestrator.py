@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from ..schemas.envelope import NotAnEvent, Record, read_event
 from ..schemas.messages import ResumeMessage, TimerMessage
 from ..streams.tracing import past_span
 from .changes import Change
-from .engine import Engine
+from .engine import Engine, raise_passing
 
 logger = logging.getLogger("milepost")
 
@@ -25,13 +26,20 @@ class Orchestrator:
         self._engine = engine
 
     async def handle(self, records: Sequence[Record]) -> None:
-        """Act on each message; what it says is checked against the row, so repeats and losses are harmless."""
-        for record in records:
-            message = _message(record)
-            if isinstance(message, TimerMessage):
-                await self.wake(message)
-            elif isinstance(message, ResumeMessage):
-                await self.resume(message)
+        """Act on all messages at once; what each says is checked against its row, so repeats and losses are harmless.
+
+        Raises:
+            Exception: What the database raised while it was away; then all of them are to be handled again.
+        """
+        messages = [message for record in records if (message := _message(record)) is not None]
+        results = await asyncio.gather(*map(self._act, messages), return_exceptions=True)
+        raise_passing(
+            (f"{message.message_type} of run {message.run}", result)
+            for message, result in zip(messages, results, strict=True)
+        )
+
+    async def _act(self, message: TimerMessage | ResumeMessage) -> Change | None:
+        return await (self.wake(message) if isinstance(message, TimerMessage) else self.resume(message))
 
     async def wake(self, message: TimerMessage) -> Change | None:
         """Act on a due timer."""

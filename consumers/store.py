@@ -182,7 +182,8 @@ def _step_json(step: Step, n: int) -> dict[str, Any]:
     }
 
 
-def _history_json(run: Run, decision: Decision) -> list[dict[str, Any]]:
+def history_json(run: Run, decision: Decision) -> list[dict[str, Any]]:
+    """Return the history rows of a decision on a run as it was."""
     first = run.history_n + 1
     return [
         {"n": n, "event": e.event, "step": e.step, "attempt": e.attempt, "data": dict(e.data)}
@@ -190,12 +191,14 @@ def _history_json(run: Run, decision: Decision) -> list[dict[str, Any]]:
     ]
 
 
-def _steps_json(decision: Decision) -> list[dict[str, Any]]:
+def steps_json(decision: Decision) -> list[dict[str, Any]]:
+    """Return the changed step rows of a decision."""
     place = {(step.name, step.iteration): n for n, step in enumerate(decision.run.steps)}
     return [_step_json(step, place[step.name, step.iteration]) for step in decision.changed]
 
 
-def _settled_json(decision: Decision, ids: Ids) -> list[dict[str, Any]]:
+def settled_json(decision: Decision, ids: Ids) -> list[dict[str, Any]]:
+    """Return the reconciliation rows of a decision, under new ids."""
     return [
         {
             "id": str(ids.new()),
@@ -210,7 +213,8 @@ def _settled_json(decision: Decision, ids: Ids) -> list[dict[str, Any]]:
     ]
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
+    """Return a value as JSON, as short as it can be."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -252,9 +256,9 @@ async def store_decision(
         after.finish_n,
         after.wake_at,
         after.finished_at,
-        _dump(_steps_json(decision)),
-        _dump(_history_json(before, decision)),
-        _dump(_settled_json(decision, ids)),
+        dump(steps_json(decision)),
+        dump(history_json(before, decision)),
+        dump(settled_json(decision, ids)),
         *columns(rows),
         after.active_for,
         after.active_since,

@@ -19,7 +19,7 @@ from ..streams.tracing import span
 from .calls import Call, Tools
 from .changes import InlineClaim
 from .claiming import Claims
-from .engine import Engine
+from .engine import Engine, Stopping, raise_passing
 from .finishing import Claimed, finish, finish_transactional, uncancelled
 from .lease import HAND_BACK, Lease
 from .slots import Slots, Ticket
@@ -28,10 +28,6 @@ logger = logging.getLogger("milepost")
 
 #: How often a claim that waits for a slot or the lease looks whether a stop was asked for, in seconds.
 LOOK = 0.1
-
-
-class Stopping(Exception):
-    """This process stops: the message is left for another one."""
 
 
 class Worker:
@@ -90,9 +86,10 @@ class Worker:
         }
         taking = (self.take(message, priority) for message, priority in messages.items())
         results = await asyncio.gather(*taking, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        raise_passing(
+            (f"{message.step} of run {message.run}", result)
+            for message, result in zip(messages, results, strict=True)
+        )
 
     async def take(self, message: WorkMessage, priority: Priority = Priority.NORMAL) -> bool:
         """Claim one step as soon as a slot is free, and run it in the background.

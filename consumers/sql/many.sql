@@ -1,0 +1,113 @@
+-- Changes of many runs in one transaction; each statement is that of queries.sql for one run, for many.
+
+-- The plan must not depend on statistics, nor on how many runs a batch has.
+-- name: many_by_index
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SET LOCAL enable_hashjoin = off;
+SET LOCAL enable_mergejoin = off;
+SET LOCAL plan_cache_mode = force_generic_plan;
+SET LOCAL jit = off;
+
+-- name: load_runs
+SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
+       r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
+       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority,
+       coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
+                 WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
+       (SELECT q.since FROM milepost.resource_queue AS q
+        WHERE r.resource IS NOT NULL AND q.run_id = r.id) AS queued_since,
+       milepost.clock() AS now,
+       (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
+                                                           'signal_version', matched.version,
+                                                           'signal_traceparent', matched.traceparent)
+                         ORDER BY s.n)
+        FROM milepost.step AS s
+        LEFT JOIN LATERAL (
+            SELECT g.payload, g.version, g.traceparent
+            FROM milepost.wait AS w
+            JOIN milepost.signal AS g ON g.id = w.signal_id
+            WHERE s.kind = 'WAIT' AND s.wake_at IS NOT NULL AND w.state = 'MATCHED'
+              AND (w.generation = s.generation OR s.state = 'MANUAL_REQUIRED')
+              AND w.run_id = s.run_id AND w.step = s.name AND w.iteration = s.iteration
+            ORDER BY w.generation DESC
+            LIMIT 1
+        ) AS matched ON true
+        WHERE s.run_id = r.id)::text AS steps
+FROM milepost.run AS r
+WHERE r.id = ANY ($1::uuid[]);
+
+-- Who holds a row now is not waited for: its run leaves the batch.
+-- name: lock_runs
+SELECT id, version FROM milepost.run WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: store_decisions
+WITH given AS (
+    SELECT id, version, state, code, cause, history_n, finish_n, wake_at, finished_at, active_for, active_since
+    FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::integer[],
+        $8::timestamptz[], $9::timestamptz[], $10::interval[], $11::timestamptz[]) AS g(id, version, state, code,
+        cause, history_n, finish_n, wake_at, finished_at, active_for, active_since)
+), cas AS (
+    UPDATE milepost.run AS r
+    SET state = given.state, code = given.code, cause = given.cause, history_n = given.history_n,
+        finish_n = given.finish_n, wake_at = given.wake_at, finished_at = given.finished_at,
+        active_for = given.active_for, active_since = given.active_since, version = r.version + 1,
+        updated_at = milepost.clock()
+    FROM given
+    WHERE r.id = given.id AND r.version = given.version
+    RETURNING r.id, r.tenant, r.saga, r.key, r.correlation_id, r.state, r.finished_at
+), steps AS (
+    INSERT INTO milepost.step AS old (run_id, name, iteration, n, kind, state, undo_of, queue, attempt, fence,
+        generation, worker, wake_at, doubt, doubt_at, result, code, message, finish_no, probes, nudges, since,
+        first_at, started_at, finished_at)
+    SELECT s.run_id, s.name, s.iteration, s.n, s.kind, s.state, s.undo_of, s.queue, s.attempt, s.fence, s.generation,
+           s.worker, s.wake_at, s.doubt, s.doubt_at, s.result, s.code, s.message, s.finish_no, s.probes, s.nudges,
+           s.since, s.first_at, s.started_at, s.finished_at
+    FROM jsonb_to_recordset($12::jsonb) AS s(run_id uuid, name text, iteration text, n integer, kind text,
+        state text, undo_of text, queue text, attempt integer, fence bigint, generation bigint, worker uuid,
+        wake_at timestamptz, doubt boolean, doubt_at timestamptz, result jsonb, code text, message text,
+        finish_no integer, probes integer, nudges integer, since timestamptz, first_at timestamptz,
+        started_at timestamptz, finished_at timestamptz)
+    WHERE s.run_id = ANY (ARRAY(SELECT id FROM cas))
+    ON CONFLICT (run_id, name, iteration) DO UPDATE
+    SET state = excluded.state, queue = excluded.queue, attempt = excluded.attempt, fence = excluded.fence,
+        generation = excluded.generation, worker = excluded.worker, wake_at = excluded.wake_at,
+        doubt = excluded.doubt, doubt_at = excluded.doubt_at, result = excluded.result, code = excluded.code,
+        message = excluded.message, finish_no = excluded.finish_no, probes = excluded.probes,
+        nudges = excluded.nudges, since = excluded.since, first_at = excluded.first_at,
+        started_at = excluded.started_at, finished_at = excluded.finished_at
+), entries AS (
+    INSERT INTO milepost.history (run_id, n, event, step, attempt, data)
+    SELECT h.run_id, h.n, h.event, h.step, h.attempt, h.data
+    FROM jsonb_to_recordset($13::jsonb) AS h(run_id uuid, n integer, event text, step text, attempt integer,
+        data jsonb)
+    WHERE h.run_id = ANY (ARRAY(SELECT id FROM cas))
+), settled AS (
+    INSERT INTO milepost.reconciliation (id, tenant, run_id, step, before, evidence, decision, after, actor, reason,
+        correlation_id)
+    SELECT t.id, cas.tenant, cas.id, t.step, t.before, t.evidence, t.decision, t.after, 'system', t.reason,
+           cas.correlation_id
+    FROM cas
+    JOIN jsonb_to_recordset($14::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
+        decision text, after text, reason text) ON t.run_id = cas.id
+), audited AS (
+    INSERT INTO milepost.audit (id, tenant, actor, act, run_id, step, reason, before, after, evidence)
+    SELECT t.id, cas.tenant, 'system', 'reconcile', cas.id, t.step, t.reason,
+           jsonb_build_object('state', t.before), jsonb_build_object('state', t.after), t.evidence
+    FROM cas
+    JOIN jsonb_to_recordset($14::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
+        decision text, after text, reason text) ON t.run_id = cas.id
+), outcome AS (
+    UPDATE milepost.run_key AS k
+    SET outcome = cas.state
+    FROM cas
+    WHERE cas.finished_at IS NOT NULL AND k.tenant = cas.tenant AND k.saga = cas.saga AND k.key = cas.key
+), sent AS (
+    INSERT INTO milepost.outbox (id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
+    SELECT o.id, o.tenant, o.topic, o.aggregatetype, o.aggregateid, o.type, o.payload, o.headers::jsonb
+    FROM unnest($15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::bytea[],
+        $23::text[]) AS o(run_id, id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
+    WHERE o.run_id = ANY (ARRAY(SELECT id FROM cas))
+)
+SELECT id FROM cas;
+

@@ -1,0 +1,95 @@
+"""Many runs in PostgreSQL at once: load them in one statement, store their decisions in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from ..outbox.model import OutboxRow, columns
+from ..schemas.ids import Ids
+from ..streams.queries import Queries
+from .batching import ToStore
+from .store import dump, history_json, settled_json, steps_json
+
+
+class Sql(Queries, file="many.sql"):
+    """Queries of this module."""
+
+    many_by_index: str
+    load_runs: str
+    lock_runs: str
+    store_decisions: str
+
+
+async def load_rows(
+    connection: asyncpg.Connection[Any], run_ids: Sequence[UUID]
+) -> Mapping[UUID, asyncpg.Record]:
+    """Read runs with their steps in one statement.
+
+    Returns:
+        For each run that exists its row, for `store.loaded`.
+    """
+    return {row["id"]: row for row in await connection.fetch(Sql.load_runs, run_ids)}
+
+
+async def lock_free(connection: asyncpg.Connection[Any], run_ids: Sequence[UUID]) -> Mapping[UUID, int]:
+    """Lock the rows that nobody holds, in the order of their ids.
+
+    Returns:
+        For each of them its version.
+    """
+    return {row["id"]: row["version"] for row in await connection.fetch(Sql.lock_runs, run_ids)}
+
+
+async def store_decisions(
+    connection: asyncpg.Connection[Any], many: Sequence[ToStore], ids: Ids
+) -> set[UUID]:
+    """Store decisions of distinct runs, without waits and locks, and their messages in one statement.
+
+    Args:
+        connection: In a transaction.
+        many: What to store.
+        ids: For reconciliation rows.
+
+    Returns:
+        Which were stored; the versions of the others have moved.
+    """
+    sent = [(one.before.id, row) for one in many for row in one.rows]
+    rows: list[OutboxRow] = [row for _, row in sent]
+    stored = await connection.fetch(
+        Sql.store_decisions,
+        *_run_columns(many),
+        _lines((one.before.id, steps_json(one.decision)) for one in many),
+        _lines((one.before.id, history_json(one.before, one.decision)) for one in many),
+        _lines((one.before.id, settled_json(one.decision, ids)) for one in many),
+        [run_id for run_id, _ in sent],
+        *columns(rows),
+    )
+    return {row["id"] for row in stored}
+
+
+def _run_columns(many: Sequence[ToStore]) -> Iterable[list[object]]:
+    values = [
+        (
+            one.before.id,
+            one.before.version,
+            one.decision.run.state.value,
+            one.decision.run.code,
+            one.decision.run.cause,
+            one.before.history_n + len(one.decision.history),
+            one.decision.run.finish_n,
+            one.decision.run.wake_at,
+            one.decision.run.finished_at,
+            one.decision.run.active_for,
+            one.decision.run.active_since,
+        )
+        for one in many
+    ]
+    return ([row[n] for row in values] for n in range(len(values[0])))
+
+
+def _lines(parts: Iterable[tuple[UUID, Sequence[Mapping[str, Any]]]]) -> str:
+    return dump([{"run_id": str(run_id), **line} for run_id, lines in parts for line in lines])
