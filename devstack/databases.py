@@ -25,7 +25,7 @@ def answers(url: str) -> bool:
         return bool(await connection.fetchval("SELECT 1") == 1)
 
     try:
-        return _on(url, ask)
+        return on_database(url, ask)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return False
 
@@ -44,7 +44,7 @@ def make_database(url: str, name: str, template: str | None = None) -> str:
     command = f"CREATE DATABASE {_quoted(name)}"
     if template:
         command += f" TEMPLATE {_quoted(template)} STRATEGY wal_log"
-    _on(url, lambda connection: connection.execute(command))
+    on_database(url, lambda connection: connection.execute(command))
     return at(url, name)
 
 
@@ -55,7 +55,9 @@ def drop_database(url: str, name: str) -> None:
         url: another database of the same server.
         name: the one to drop.
     """
-    _on(url, lambda connection: connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)"))
+    on_database(
+        url, lambda connection: connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
+    )
 
 
 def has_database(url: str, name: str) -> bool:
@@ -64,14 +66,21 @@ def has_database(url: str, name: str) -> bool:
     async def ask(connection: asyncpg.Connection) -> bool:
         return bool(await connection.fetchval("SELECT true FROM pg_database WHERE datname = $1", name))
 
-    return _on(url, ask)
+    return on_database(url, ask)
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _on(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+def on_database(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+    """Do something on a connection of its own, also from within a running event loop.
+
+    Args:
+        url: the database.
+        work: what to do; its result is returned.
+    """
+
     async def visit() -> T:
         connection = await asyncpg.connect(url, timeout=5, command_timeout=60)
         try:
