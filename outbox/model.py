@@ -20,6 +20,7 @@ from .refusals import body_of, check_around, check_headers, check_texts, check_v
 #: Id, tenant, topic, aggregatetype, aggregateid, type, payload, and headers as JSON text.
 Values: TypeAlias = tuple[UUID, str, str, str, str | None, str, bytes | None, str]
 _VALUES = get_args(Values)
+_TOMBSTONE = Coded(b"", "", {TOMBSTONE: "true"})
 
 
 class Message(Protocol):
@@ -35,9 +36,10 @@ class Message(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OutboxRow:
-    """One row of milepost.outbox, without what the database fills in.
+    """One row of milepost.outbox, without what the database fills in; not frozen, for the time that takes, and not
+    changed.
 
     Attributes:
         id: CloudEvents id, UUID version 7.
@@ -110,16 +112,15 @@ def event_row(
         check_values(spec.type, event)
     record_key = _key_of(event) if key is None else key
     own = dict(headers) if headers else {}
-    check_headers(spec.type, own)
-    check_texts(spec.type, {"key": record_key, "tenant": tenant, "topic": topic})
+    if own:
+        check_headers(spec.type, own)
+    check_texts(spec.type, (("key", record_key), ("tenant", tenant), ("topic", topic)))
     check_around(spec.type, record_key, own, max_bytes)
     event_id = ids.new()
-    if isinstance(event, Tombstone):
-        coded = Coded(b"", "", {TOMBSTONE: "true"})
-    else:
-        coded = _coded(event, CodecContext(spec.type, str(event_id), spec.version, tenant), max_bytes)
+    id_text = str(event_id)
+    coded = _TOMBSTONE if isinstance(event, Tombstone) else _coded(event, id_text, tenant, max_bytes)
     ours = event_headers(
-        event_id=event_id,
+        event_id=id_text,
         source=spec.type.rpartition(".")[0] or spec.type,
         type=spec.type,
         version=spec.version,
@@ -134,20 +135,21 @@ def event_row(
     name = topic or spec.topic
     if name != spec.topic and not is_topic(name):
         raise no_topic(spec.type, name)
-    body = None if isinstance(event, Tombstone) else coded.data
-    return OutboxRow(
-        event_id, tenant, name, name, record_key, spec.type, body, own | dict(coded.headers) | ours
-    )
+    if own or coded.headers:
+        ours = own | dict(coded.headers) | ours
+    body = None if coded is _TOMBSTONE else coded.data
+    return OutboxRow(event_id, tenant, name, name, record_key, spec.type, body, ours)
 
 
 def _key_of(event: Publishable) -> str | None:
     return event.key if isinstance(event, Tombstone) else key_of(event)
 
 
-def _coded(event: Event, about: CodecContext, max_bytes: int) -> Coded:
-    coded = event.milepost_spec.codec.encode(body_of(event), about)
+def _coded(event: Event, event_id: str, tenant: str, max_bytes: int) -> Coded:
+    spec, body = event.milepost_spec, body_of(event)
+    coded = spec.codec.encode(body, CodecContext(spec.type, event_id, spec.version, tenant))
     if len(coded.data) > max_bytes:
-        raise too_large(about.type, len(coded.data), max_bytes)
+        raise too_large(spec.type, len(coded.data), max_bytes)
     return coded
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +15,13 @@ from ..schemas.ids import Clock, Ids, SystemClock, SystemIds
 from ..schemas.settings import max_event_bytes
 from ..schemas.transaction import AnyTx, SyncTx, Transaction
 from ..streams.drivers import Run, on_asyncpg, run_in, run_sync_in
-from ..streams.tracing import current_traceparent, span
+from ..streams.tracing import handing_on
 from .model import OutboxRow, event_row
 from .statements import carry_out, carry_out_sync, insertion
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
+_PUBLISHABLE = (Event, Tombstone)
 
 
 async def publish(
@@ -57,18 +59,13 @@ async def publish(
         StateError: MP410 when the outbox has no partition for today.
     """
     run = await run_in(tx, "publish()")
+    around = _Around(topic, key, headers, tenant)
     envelope = tx._envelope if isinstance(tx, Transaction) else None
-    return await _publish(
-        run,
-        events,
-        lock_key=lock_key,
-        topic=topic,
-        key=key,
-        headers=headers,
-        tenant=tenant or (envelope.tenant if envelope else ""),
-        correlation_id=(envelope.correlation_id or envelope.event_id or None) if envelope else None,
-        causation_id=(envelope.event_id or None) if envelope else None,
-    )
+    if envelope:
+        around.tenant = tenant or envelope.tenant
+        around.correlation_id = envelope.correlation_id or envelope.event_id or None
+        around.causation_id = envelope.event_id or None
+    return await _publish(run, events, around, lock_key)
 
 
 def publish_sync(
@@ -103,8 +100,8 @@ def publish_sync(
     run = run_sync_in(tx, "publish_sync()")
     if not events:
         return []
-    with span(_span_name(events), kind="producer"):
-        rows = _rows("publish_sync()", events, topic=topic, key=key, headers=headers, tenant=tenant)
+    with handing_on(lambda: _span_name(events), kind="producer") as trace:
+        rows = _rows("publish_sync()", events, _Around(topic, key, headers, tenant), trace)
         carry_out_sync(insertion(rows, lock_key=lock_key, call="publish_sync()"), run)
     return [row.id for row in rows]
 
@@ -134,20 +131,8 @@ async def publish_events(
     Raises:
         UsageError, StateError: As `publish`.
     """
-    return await _publish(
-        on_asyncpg(connection),
-        events,
-        lock_key=lock_key,
-        ids=ids,
-        clock=clock,
-        topic=topic,
-        key=key,
-        headers=headers,
-        tenant=tenant,
-        correlation_id=correlation_id,
-        causation_id=causation_id,
-        max_bytes=max_bytes,
-    )
+    around = _Around(topic, key, headers, tenant, correlation_id, causation_id, ids, clock, max_bytes)
+    return await _publish(on_asyncpg(connection), events, around, lock_key)
 
 
 async def publish_rows(connection: asyncpg.Connection[Any], rows: Sequence[OutboxRow]) -> None:
@@ -164,39 +149,59 @@ async def publish_rows(connection: asyncpg.Connection[Any], rows: Sequence[Outbo
     await carry_out(insertion(rows), on_asyncpg(connection))
 
 
-async def _publish(run: Run, events: Sequence[Publishable], *, lock_key: bool, **options: Any) -> list[UUID]:
+@dataclass(slots=True)
+class _Around:
+    """What is said about all events of a call."""
+
+    topic: str | None
+    key: str | None
+    headers: Mapping[str, str] | None
+    tenant: str
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    ids: Ids = _IDS
+    clock: Clock = _CLOCK
+    max_bytes: int | None = None
+
+
+async def _publish(run: Run, events: Sequence[Publishable], around: _Around, lock_key: bool) -> list[UUID]:
     if not events:
         return []
-    with span(_span_name(events), kind="producer"):
-        rows = _rows("publish()", events, **options)
+    with handing_on(lambda: _span_name(events), kind="producer") as trace:
+        rows = _rows("publish()", events, around, trace)
         await carry_out(insertion(rows, lock_key=lock_key), run)
     return [row.id for row in rows]
 
 
 def _rows(
-    call: str,
-    events: Sequence[Publishable],
-    *,
-    ids: Ids = _IDS,
-    clock: Clock = _CLOCK,
-    max_bytes: int | None = None,
-    **options: Any,
+    call: str, events: Sequence[Publishable], around: _Around, traceparent: str | None
 ) -> list[OutboxRow]:
     for event in events:
-        if not isinstance(event, Event | Tombstone):
+        if not isinstance(event, _PUBLISHABLE):
             raise UsageError(
                 "MP318",
                 f"{call}: {type(event).__name__} is no Event. Declare it as class {type(event).__name__}(Event, "
                 'type="…", topic="…", key="…").',
             )
-    limit = max_event_bytes() if max_bytes is None else max_bytes
-    trace = current_traceparent()
+    limit = max_event_bytes() if around.max_bytes is None else around.max_bytes
     return [
-        event_row(event, ids=ids, clock=clock, traceparent=trace, max_bytes=limit, **options)
+        event_row(
+            event,
+            ids=around.ids,
+            clock=around.clock,
+            tenant=around.tenant,
+            topic=around.topic,
+            key=around.key,
+            headers=around.headers,
+            correlation_id=around.correlation_id,
+            causation_id=around.causation_id,
+            traceparent=traceparent,
+            max_bytes=limit,
+        )
         for event in events
     ]
 
 
 def _span_name(events: Sequence[Publishable]) -> str:
-    types = sorted({spec_of(event).type for event in events if isinstance(event, Event | Tombstone)})
+    types = sorted({spec_of(event).type for event in events if isinstance(event, _PUBLISHABLE)})
     return f"publish {types[0] if len(types) == 1 else f'{len(events)} events'}"

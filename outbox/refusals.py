@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -155,18 +155,20 @@ def check_around(where: str, key: str | None, headers: Mapping[str, str], limit:
     Raises:
         UsageError: MP312.
     """
-    size = len(key or "") + sum(len(name) + len(value) for name, value in headers.items())
+    size = len(key or "")
+    for name, value in headers.items():
+        size += len(name) + len(value)
     if size > limit:
         raise too_large(f"{where}, its key and headers together,", size, limit)
 
 
-def check_texts(where: str, texts: Mapping[str, str | None]) -> None:
+def check_texts(where: str, texts: Iterable[tuple[str, str | None]]) -> None:
     """Refuse NUL and lone surrogates in texts that go into columns.
 
     Raises:
         UsageError: MP311, with the text's name in `texts`.
     """
-    for name, text in texts.items():
+    for name, text in texts:
         if text is not None:
             _check_text(where, name, text)
 

@@ -81,7 +81,7 @@ async def send(
 
 
 def _check(command: Command[Any], headers: Mapping[str, str], undo: bool, attempt: int) -> None:
-    check_texts(command.milepost_spec.type, headers)
+    check_texts(command.milepost_spec.type, headers.items())
     run, step, topic = headers.get(RUN, ""), headers.get(STEP, ""), headers.get(REPLY_TO, "")
     if undo and not run:
         wrong = "undo=True without run= says nothing about what to undo. Pass the run and step of the command to undo"

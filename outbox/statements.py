@@ -6,8 +6,8 @@ block.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeAlias
 
 from ..schemas.errors import StateError, UsageError
@@ -25,10 +25,15 @@ MOST_LOCKS = 1000
 
 
 class Statement(NamedTuple):
-    """SQL with $1 placeholders, and its arguments."""
+    """SQL with $1 placeholders, and its arguments.
+
+    Attributes:
+        counted: Whether it returns no rows, and the number of those it wrote is wanted.
+    """
 
     sql: str
     arguments: Sequence[Any] = ()
+    counted: bool = False
 
 
 class _Refused(NamedTuple):
@@ -42,7 +47,7 @@ class _Refused(NamedTuple):
     type: str
 
 
-#: Yields statements, is sent the rows of each.
+#: Yields statements, is sent the rows of each, or as many empty ones as it wrote.
 Statements: TypeAlias = Generator[Statement, Rows, None]
 
 
@@ -63,7 +68,7 @@ def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = 
         ((level,),) = yield Statement(DatabaseSql.isolation)
         check_level(level, call.replace("()", "(lock_key=True)"))
         yield Statement(Sql.lock_keys, [_few(lock_numbers(rows), call)])
-    if len(rows) == 1 and (yield Statement(Sql.insert_row, values(rows[0]))):
+    if len(rows) == 1 and (yield Statement(Sql.insert_row, values(rows[0]), counted=True)):
         return
     found = yield Statement(Sql.insert_rows, columns(rows))
     if not found:
@@ -103,10 +108,12 @@ async def carry_out(statements: Statements, run: Run) -> None:
         UsageError: What the statements refuse.
         StateError: MP410 when the outbox has no partition for today.
     """
-    with partition_named():
+    with _NAMED:
         statement = next(statements, None)
         while statement is not None:
-            statement = _next(statements, await run(*statement))
+            sql, arguments, counted = statement
+            found = [()] * await run.count(sql, arguments) if counted else await run(sql, arguments)
+            statement = _next(statements, found)
 
 
 def carry_out_sync(statements: Statements, run: RunSync) -> None:
@@ -115,10 +122,12 @@ def carry_out_sync(statements: Statements, run: RunSync) -> None:
     Raises:
         UsageError, StateError: As `carry_out`.
     """
-    with partition_named():
+    with _NAMED:
         statement = next(statements, None)
         while statement is not None:
-            statement = _next(statements, run(*statement))
+            sql, arguments, counted = statement
+            found = [()] * run.count(sql, arguments) if counted else run(sql, arguments)
+            statement = _next(statements, found)
 
 
 def _next(statements: Statements, rows: Rows) -> Statement | None:
@@ -128,20 +137,28 @@ def _next(statements: Statements, rows: Rows) -> Statement | None:
         return None
 
 
-@contextmanager
-def partition_named() -> Iterator[None]:
+def partition_named() -> AbstractContextManager[None]:
     """Say what it means that no partition of the outbox takes a row.
 
     Raises:
         StateError: MP410 when the outbox has no partition for today.
     """
-    try:
-        yield
-    except Exception as error:
-        if getattr(error, "sqlstate", None) != _CHECK_VIOLATION:
-            raise
-        raise StateError(
-            "MP410",
-            "publish(): the outbox has no partition for today. Run `milepost migrate`, and `milepost serve` "
-            "with the role upkeep, which makes them a week ahead.",
-        ) from error
+    return _NAMED
+
+
+class _PartitionNamed:
+    """Holds nothing, so that one serves all; a generator would cost ten times as much."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and getattr(error, "sqlstate", None) == _CHECK_VIOLATION:
+            raise StateError(
+                "MP410",
+                "publish(): the outbox has no partition for today. Run `milepost migrate`, and `milepost serve` "
+                "with the role upkeep, which makes them a week ahead.",
+            ) from error
+
+
+_NAMED = _PartitionNamed()

@@ -17,9 +17,9 @@ KEY_HEADER = "milepost-key-id"
 _JSON = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class CodecContext:
-    """What names an event, as its record's headers say; a codec may bind the body to it.
+    """What names an event, as its record's headers say; a codec may bind the body to it, and does not change it.
 
     Attributes:
         type: CloudEvents type.
@@ -32,9 +32,9 @@ class CodecContext:
     tenant: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Coded:
-    """A body as it is stored and sent.
+    """A body as it is stored and sent; not frozen, for the time that takes, and not changed.
 
     Attributes:
         content_type: Media type of `data`.

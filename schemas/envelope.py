@@ -105,7 +105,7 @@ class NotAnEvent(Exception):
 
 def event_headers(
     *,
-    event_id: UUID,
+    event_id: UUID | str,
     source: str,
     type: str,
     version: int,
@@ -131,16 +131,18 @@ def event_headers(
         "ce_time": time.isoformat(),
         "ce_eventversion": str(version),
     }
-    for name, value in (
-        ("content-type", content_type),
-        ("ce_tenant", tenant),
-        ("ce_correlationid", correlation_id),
-        ("ce_causationid", causation_id),
-        ("traceparent", traceparent),
-        ("tracestate", tracestate),
-    ):
-        if value:
-            headers[name] = value
+    if content_type:
+        headers["content-type"] = content_type
+    if tenant:
+        headers["ce_tenant"] = tenant
+    if correlation_id:
+        headers["ce_correlationid"] = correlation_id
+    if causation_id:
+        headers["ce_causationid"] = causation_id
+    if traceparent:
+        headers["traceparent"] = traceparent
+    if tracestate:
+        headers["tracestate"] = tracestate
     return headers
 
 

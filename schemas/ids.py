@@ -87,7 +87,7 @@ def uuid7_at(milliseconds: int, tail: int) -> UUID:
     value |= ((tail >> 62) & 0xFFF) << 64
     value |= 0b10 << 62
     value |= tail & ((1 << 62) - 1)
-    return UUID(int=value)
+    return _uuid_of(value)
 
 
 def event_identity(tenant: str, source: str, event_id: str) -> UUID:

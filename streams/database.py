@@ -34,6 +34,9 @@ CANNOT_CONNECT = (
 )
 
 
+_OF_ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
+
+
 class Sql(Queries, file="database.sql"):
     """Queries of this module."""
 
@@ -189,9 +192,9 @@ async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
         connection = tx.connection
         await require_same_transaction(tx)
         return connection
-    if isinstance(tx, AsyncSession | AsyncConnection):
-        return await _of_sqlalchemy(tx, call)
-    if not isinstance(tx, asyncpg.Connection | PoolConnectionProxy):
+    if not isinstance(tx, _OF_ASYNCPG):
+        if isinstance(tx, AsyncSession | AsyncConnection):
+            return await _of_sqlalchemy(tx, call)
         raise _wrong_driver(call, type(tx).__name__)
     if not tx.is_in_transaction():
         raise UsageError(

@@ -7,8 +7,8 @@ somebody passes one of its connections.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -24,9 +24,34 @@ if TYPE_CHECKING:
     import psycopg
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
-#: Runs a statement with its arguments and returns its rows.
-Run: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[Rows]]
-RunSync: TypeAlias = Callable[[str, Sequence[Any]], Rows]
+#: In a pipeline psycopg waits for the server only where rows are fetched, and knows no count before.
+_COUNTED = " RETURNING true"
+_OF_ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
+_SYNC_SQLALCHEMY = (Session, scoped_session, Connection)
+
+
+class Run(Protocol):
+    """Runs statements on a connection that is awaited."""
+
+    async def __call__(self, sql: str, arguments: Sequence[Any]) -> Rows:
+        """Run a statement with its arguments and return its rows."""
+        ...
+
+    async def count(self, sql: str, arguments: Sequence[Any]) -> int:
+        """Run an INSERT, UPDATE or DELETE without RETURNING and return how many rows it wrote."""
+        ...
+
+
+class RunSync(Protocol):
+    """Runs statements on a connection that blocks."""
+
+    def __call__(self, sql: str, arguments: Sequence[Any]) -> Rows:
+        """As `Run`."""
+        ...
+
+    def count(self, sql: str, arguments: Sequence[Any]) -> int:
+        """As `Run`."""
+        ...
 
 
 async def run_in(tx: AnyTx, call: str) -> Run:
@@ -41,7 +66,9 @@ async def run_in(tx: AnyTx, call: str) -> Run:
             a handler has ended its transaction itself, MP349 for one that does not await.
     """
     found: Any = tx
-    if isinstance(found, Session | scoped_session | Connection) or _is_sync(found):
+    if isinstance(found, _OF_ASYNCPG):
+        return on_asyncpg(await raw_connection(found, call))
+    if isinstance(found, _SYNC_SQLALCHEMY) or _is_sync(found):
         raise _other_kind(call, type(found), "publish_sync", "does not await")
     if _is_async(found):
         run = on_psycopg(found)
@@ -86,37 +113,61 @@ def run_sync_in(tx: SyncTx, call: str) -> RunSync:
 
 def on_asyncpg(connection: asyncpg.Connection[Any]) -> Run:
     """Return what runs statements on an asyncpg connection."""
-
-    async def run(sql: str, arguments: Sequence[Any]) -> Rows:
-        return await connection.fetch(sql, *arguments)
-
-    return run
+    return _OnAsyncpg(connection)
 
 
 def on_psycopg(connection: psycopg.AsyncConnection[Any]) -> Run:
     """Return what runs statements on an asynchronous psycopg connection."""
-    from psycopg import AsyncRawCursor  # noqa: PLC0415 - optional, and here already, for the connection is
-    from psycopg.rows import tuple_row  # noqa: PLC0415
-
-    async def run(sql: str, arguments: Sequence[Any]) -> Rows:
-        async with AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(sql.encode(), arguments)
-            return await cursor.fetchall()
-
-    return run
+    return _OnPsycopg(connection)
 
 
 def on_psycopg_sync(connection: psycopg.Connection[Any]) -> RunSync:
     """Return what runs statements on a synchronous psycopg connection."""
-    from psycopg import RawCursor  # noqa: PLC0415
-    from psycopg.rows import tuple_row  # noqa: PLC0415
+    return _OnPsycopgSync(connection)
 
-    def run(sql: str, arguments: Sequence[Any]) -> Rows:
-        with RawCursor(connection, row_factory=tuple_row) as cursor:
+
+class _OnAsyncpg:
+    def __init__(self, connection: asyncpg.Connection[Any]) -> None:
+        self._connection = connection
+
+    async def __call__(self, sql: str, arguments: Sequence[Any]) -> Rows:
+        return await self._connection.fetch(sql, *arguments)
+
+    async def count(self, sql: str, arguments: Sequence[Any]) -> int:
+        said = await self._connection.execute(sql, *arguments)
+        return int(said[said.rindex(" ") :])
+
+
+class _OnPsycopg:
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def __call__(self, sql: str, arguments: Sequence[Any]) -> Rows:
+        from psycopg import AsyncRawCursor  # noqa: PLC0415 - optional, and here already, for the connection is
+        from psycopg.rows import tuple_row  # noqa: PLC0415
+
+        async with AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(sql.encode(), arguments)
+            return await cursor.fetchall()
+
+    async def count(self, sql: str, arguments: Sequence[Any]) -> int:
+        return len(await self(sql + _COUNTED, arguments))
+
+
+class _OnPsycopgSync:
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def __call__(self, sql: str, arguments: Sequence[Any]) -> Rows:
+        from psycopg import RawCursor  # noqa: PLC0415
+        from psycopg.rows import tuple_row  # noqa: PLC0415
+
+        with RawCursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(sql.encode(), arguments)
             return cursor.fetchall()
 
-    return run
+    def count(self, sql: str, arguments: Sequence[Any]) -> int:
+        return len(self(sql + _COUNTED, arguments))
 
 
 def _of_sqlalchemy(tx: Session | Connection, call: str) -> RunSync:

@@ -104,6 +104,18 @@ def current_traceparent() -> str | None:
     return traceparent_of(trace.get_current_span())
 
 
+def handing_on(name: Callable[[], str], *, kind: Kind) -> AbstractContextManager[str | None]:
+    """Open a span as `span` does, for a block that only hands its trace on, and give its traceparent.
+
+    Where nobody records spans no context is made current: that costs four times what the traceparent does.
+
+    Args:
+        name: Returns the span's name; called where spans are recorded.
+        kind: Role of the span.
+    """
+    return _Text(_text_passed_on()) if _recording() is None else _opened(name(), kind)
+
+
 def span(
     name: str,
     *,
@@ -164,6 +176,25 @@ class _Quiet:
 
     def __exit__(self, *error: object) -> None:
         context_api.detach(self._token)
+
+
+class _Text:
+    """A span that nobody records and nobody asks for inside."""
+
+    def __init__(self, traceparent: str) -> None:
+        self._traceparent = traceparent
+
+    def __enter__(self) -> str:
+        return self._traceparent
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+@contextmanager
+def _opened(name: str, kind: Kind) -> Iterator[str | None]:
+    with span(name, kind=kind) as opened:
+        yield traceparent_of(opened)
 
 
 def past_span(
@@ -238,6 +269,14 @@ def _passed_on(parent: Context | None) -> SpanContext:
         is_remote=False,
         trace_flags=TraceFlags(TraceFlags.SAMPLED),
     )
+
+
+def _text_passed_on() -> str:
+    """What `_passed_on` gives under the current span, as a traceparent."""
+    found = trace.get_current_span().get_span_context()
+    if found.is_valid:
+        return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+    return f"00-{_State.ids.generate_trace_id():032x}-{_State.ids.generate_span_id():016x}-01"
 
 
 def _links(traceparents: Sequence[str]) -> list[Link]:
