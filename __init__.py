@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .sagas.context import Context, RunRef, View
     from .sagas.nodes import Node, Probed, Step, Undo, Wait
     from .sagas.saga import Saga
+    from .sagas.shapes import all_of, at_least, best_effort, loop, optional, sequence, when
     from .schemas.aesgcm import AesGcm
     from .schemas.codecs import Codec, CodecContext, Coded, Unreadable
     from .schemas.commands import Command
@@ -102,9 +103,16 @@ __all__ = [
     "View",
     "Wait",
     "WebhookRequest",
+    "all_of",
+    "at_least",
+    "best_effort",
+    "loop",
+    "optional",
     "publish",
     "publish_sync",
     "send",
+    "sequence",
+    "when",
 ]
 
 #: Where each public name lives.
@@ -166,9 +174,16 @@ _HOMES = {
     "View": "sagas.context",
     "Wait": "sagas.nodes",
     "WebhookRequest": "inbox.webhook_model",
+    "all_of": "sagas.shapes",
+    "at_least": "sagas.shapes",
+    "best_effort": "sagas.shapes",
+    "loop": "sagas.shapes",
+    "optional": "sagas.shapes",
     "publish": "outbox.publish",
     "publish_sync": "outbox.publish",
     "send": "outbox.send",
+    "sequence": "sagas.shapes",
+    "when": "sagas.shapes",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name

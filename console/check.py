@@ -34,7 +34,7 @@ async def check(given: Globals, *, strict: bool) -> None:
             database is named, 4 when it cannot be reached.
     """
     from ..sagas import timing
-    from ..sagas.checks import check_definition
+    from ..sagas.trying import check_definition
 
     out = given.out
     service = load_app(given)

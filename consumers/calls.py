@@ -117,7 +117,9 @@ class Call:
             self.definition,
             self.run,
             reader=self.step.name,
-            idempotency_key=operation_key(self.run.id, self.node.name, undo=self.is_undo),
+            idempotency_key=operation_key(
+                self.run.id, self.node.name, self.step.iteration, undo=self.is_undo
+            ),
             attempt=self.step.attempt,
             use=use,
             emitted=self.emitted,
@@ -190,7 +192,7 @@ class Call:
         undo = self.node.undo
         if self.is_undo:
             assert undo is not None, "an undo row exists only for a step with an undo"
-            undone = self.run.step(self.node.name)
+            undone = self.run.step(self.node.name, self.step.iteration)
             done = None if undone is None or undone.state is not StepState.SUCCEEDED else undone.result
             return await undo.fn(context, None if done is None else self.node.decode(done))
         assert self.node.fn is not None, "only steps are called"

@@ -174,7 +174,12 @@ class Changes:
         message = WorkMessage(
             run=run.id, saga=run.saga, definition=run.definition, step=work.step, iteration=work.iteration
         )
-        return self._row(run, message, topic(self.service, work.queue, run.priority), f"{run.id}:{work.step}")
+        return self._row(
+            run,
+            message,
+            topic(self.service, work.queue, run.priority),
+            operation_key(run.id, work.step, work.iteration),
+        )
 
     def _resumes(self, decision: Decision) -> list[OutboxRow]:
         run = decision.run

@@ -59,7 +59,8 @@ def unanswered(run: Run, inline: InlineClaim, beside: Step) -> Claimed | None:
     if not inline.alone():
         return None
     for step in run.steps:
-        other = step.name != beside.name or step.fence > beside.fence
+        same = (step.name, step.iteration) == (beside.name, beside.iteration)
+        other = not same or step.fence > beside.fence
         if other and step.worker == inline.worker and step.state in HELD_STEP_STATES:
             return Claimed(run, step)
     return None

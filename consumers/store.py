@@ -78,6 +78,7 @@ _RUN_PLAIN = (
     "traceparent",
     "resource",
     "holds",
+    "no_undo",
     "queued_since",
 )
 
@@ -262,6 +263,7 @@ async def store_decision(
         *columns(rows),
         after.active_for,
         after.active_since,
+        after.no_undo,
     )
     if stored != 1:
         raise Conflict

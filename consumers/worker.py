@@ -183,7 +183,7 @@ class Worker:
             "milepost.saga": run.saga,
             "milepost.key": run.key,
             "milepost.attempt": step.attempt,
-            "milepost.operation": operation_key(run.id, call.node.name, undo=call.is_undo),
+            "milepost.operation": operation_key(run.id, call.node.name, step.iteration, undo=call.is_undo),
         }
         with span(_span_name(step), traceparent=run.traceparent, attributes=attributes):
             if step.kind is StepKind.TX and not call.is_settling:

@@ -16,14 +16,18 @@ from ..schemas.errors import MilepostError
 from ..schemas.options import Repeat
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import cancelling, failing, forward, locking, retry, undoing, waits, waking
+from . import advancing, asking, cancelling, doubting, forward, locking, retry, undoing, waits, waking
 from .cancelling import go_back, note_act, waiting_for_person
+from .context import latest
 from .definition import Definition, Node, encode_result
 from .draft import Draft
 from .facts import Act
 from .model import Decision, Json, Run, Step
 from .transitions import fits
 from .words import clean
+
+#: Kinds whose rows keep what a pure function said.
+CONTROLS = frozenset({StepKind.CHOICE, StepKind.LOOP})
 
 
 def act(draft: Draft, fact: Act) -> Decision:
@@ -102,6 +106,9 @@ def _meant(run: Run, fact: Act) -> Step | str:
     if fact.step is None:
         return held[0] if len(held) == 1 else f"say which step; {len(held)} wait for a person"
     step = run.step(fact.step, fact.iteration)
+    if not fact.iteration:
+        rounds = [row for row in held if row.name == fact.step]
+        step = rounds[-1] if rounds else step or latest(run, fact.step)
     if step is None:
         return (
             f"the run has no step {fact.step} yet; it has: {', '.join(s.name for s in run.steps) or 'none'}"
@@ -124,6 +131,8 @@ def _retry(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
         return _settle(draft, fact, node, step)
     if step.kind is StepKind.WAIT:
         return _wait_again(draft, fact, node, step)
+    if step.kind in CONTROLS:
+        return _asked_again(draft, fact, step)
     if step.doubt and not fact.did_not_happen and node.repeat is not Repeat.SAFE:
         return draft.refused(
             f"{step.name} may have taken effect, and a repetition could do it twice. If it did not, say that it did "
@@ -151,7 +160,7 @@ def _settle(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
             )
         note_act(draft, fact, step)
         go_back(draft)
-        failing.unknown(draft, replace(step, doubt_at=draft.now))
+        doubting.unknown(draft, replace(step, doubt_at=draft.now))
         return draft.decision()
     note_act(draft, fact, step)
     go_back(draft)
@@ -179,7 +188,19 @@ def _wait_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     until = retry.later(draft.now, node.wait.timeout)
     again = draft.move(fresh, StepState.WAITING, wake_at=until, generation=step.generation + 1)
     waits.register(draft, node, again, key)
-    draft.move_run(RunState.WAITING, code=None)
+    return draft.decision()
+
+
+def _asked_again(draft: Draft, fact: Act, step: Step) -> Decision:
+    """Ask the pure function of a choice or loop again; a loop that has had its rounds is allowed one more."""
+    problem, result = asking.again(draft, step)
+    if problem:
+        return draft.refused(
+            f"{step.name} cannot be asked: {problem}. Mend it, mark it as succeeded, or skip it"
+        )
+    note_act(draft, fact, step)
+    go_back(draft)
+    forward.succeed(draft, step, result)
     return draft.decision()
 
 
@@ -210,7 +231,7 @@ def _skip(draft: Draft, fact: Act, step: Step) -> Decision:
         return draft.decision()
     skipped = draft.move(_cleared(step, fact), StepState.SKIPPED)
     draft.note("step.skipped", skipped, code=skipped.code, doubt=skipped.doubt or None)
-    forward.go_on(draft, skipped)
+    advancing.go_on(draft, skipped)
     return draft.decision()
 
 

@@ -14,9 +14,8 @@ from . import stopping, undoing
 from .draft import Draft
 from .facts import Act
 from .model import Decision, Run, Step
-from .words import BY_PERSON, CANCELLED, CANCELLED_NO_UNDO
+from .words import BY_PERSON, CANCELLED, CANCELLED_NO_UNDO, CANCELS
 
-_CANCELS = frozenset({CANCELLED, CANCELLED_NO_UNDO})
 _UNDOING = frozenset({RunState.COMPENSATING, RunState.COMPENSATION_FAILED})
 
 
@@ -93,7 +92,7 @@ def compensate(draft: Draft, fact: Act) -> Decision:
     stopping.halt(draft)
     code = _why(run, rows)
     if not stopping.turn_round(draft, code):
-        if run.cause in _CANCELS:
+        if run.cause in CANCELS:
             draft.move_run(RunState.CANCEL_REQUESTED, cause=CANCELLED, code=None)
             undoing.proceed(draft)
         else:
@@ -142,7 +141,7 @@ def go_back(draft: Draft) -> None:
     elif run.cause is None:
         draft.move_run(RunState.RUNNING, code=None)
     else:
-        state = RunState.CANCEL_REQUESTED if run.cause in _CANCELS else RunState.COMPENSATING
+        state = RunState.CANCEL_REQUESTED if run.cause in CANCELS else RunState.COMPENSATING
         draft.move_run(state, code=None)
 
 

@@ -1,21 +1,17 @@
-"""What makes a definition wrong, found when the user's module is imported; and what only trying a lambda can find."""
+"""What makes a definition wrong, found when the user's module is imported; trying.py finds what only a try can tell."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
-from uuid import UUID
 
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event, check_upcasters
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
-from ..schemas.states import RunState, StepKind
-from . import nodes, timing
-from .context import View, reads_later
+from ..schemas.states import StepKind
+from . import nodes, timing, tree
 from .definition import Definition, Node
-from .model import Run
 
 if TYPE_CHECKING:
     from .saga import Saga
@@ -40,7 +36,7 @@ def check_flow(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> None:
             raise DefinitionError(
                 "MP112",
                 f"{saga.title}: flow(...) was given {node!r}, which is no step or wait. Pass what "
-                f"@{saga.name}.step and {saga.name}.wait returned.",
+                f"@{saga.name}.step and {saga.name}.wait returned, or all_of(...), when(...) and so on of that.",
             )
         if node.saga is not saga:
             raise DefinitionError(
@@ -74,6 +70,8 @@ def check_definition_rules(definition: Definition) -> None:
         else:
             _check_step(definition, node)
         _check_bounds(definition, node)
+    for node in definition.controls:
+        _check_step(definition, node)
     if any(node.undo is not None for node in definition.nodes):
         _check_undos(definition)
     _check_irreversible(definition)
@@ -148,13 +146,9 @@ def check_stored(place: str, event: type[Event]) -> None:
 
 
 def _check_undos(definition: Definition) -> None:
-    for place, node in enumerate(definition.nodes):
+    for node in definition.nodes:
         covered = node.undo is not None or node.no_undo is not None or node.irreversible
-        if (
-            node.wait is None
-            and not covered
-            and any(later.compensates for later in definition.nodes[place + 1 :])
-        ):
+        if node.wait is None and not covered and _may_leave_behind(definition, node):
             raise DefinitionError(
                 "MP102",
                 f"{definition.title}, step {node.name}: later steps can fail, and {node.name} has no undo. "
@@ -163,17 +157,33 @@ def _check_undos(definition: Definition) -> None:
 
 
 def _check_irreversible(definition: Definition) -> None:
-    for place, node in enumerate(definition.nodes):
+    for node in definition.nodes:
         if not node.irreversible:
             continue
-        for later in definition.nodes[place + 1 :]:
-            if later.compensates:
-                option = "on_failure" if later.wait is None else "on_timeout"
-                raise DefinitionError(
-                    "MP103",
-                    f"{definition.title}: {node.name} is irreversible, but {later.name} after it would compensate. "
-                    f"Move {node.name} later, or give {later.name} {option}=Then.PERSON.",
-                )
+        for other in _may_leave_behind(definition, node):
+            option = "on_failure" if other.wait is None else "on_timeout"
+            stands = tree.relation(definition.flow, other.name, node.name) if other is not node else "round"
+            where = {"beside": "beside", "round": "in a loop with"}.get(stands, "after")
+            raise DefinitionError(
+                "MP103",
+                f"{definition.title}: {node.name} is irreversible, but {other.name} {where} it would compensate. "
+                f"Move {node.name} later, or give {other.name} {option}=Then.PERSON.",
+            )
+
+
+def _may_leave_behind(definition: Definition, node: Node) -> list[Node]:
+    """Return the nodes whose failure makes the run undo what this one has done."""
+    flow = definition.flow
+    found = []
+    for other in (*definition.nodes, *definition.controls):
+        if not other.compensates or tree.tolerated(flow, other.name):
+            continue
+        if other is node:
+            again = any(isinstance(part, tree.Loop) for part in tree.way_to(flow, node.name))
+        else:
+            again = tree.relation(flow, other.name, node.name) in {"after", "beside", "round"}
+        found += [other] if again else []
+    return found
 
 
 def _check_bounds(definition: Definition, node: Node) -> None:
@@ -222,69 +232,3 @@ def _check_retry(place: str, retry: Retry) -> None:
     )
     if problem:
         raise DefinitionError("MP113", f"{place}: retry {problem}.")
-
-
-def check_definition(saga: Saga[Any]) -> list[DefinitionError]:
-    """Try each pure lambda of a saga as far as it runs, and return what it reads too early (MP104).
-
-    A lambda is given stand-ins for the results that it reads; where it cannot go on with one, what it had read until
-    then counts.
-    """
-    definition = saga.definition
-    findings = []
-    for node in definition.nodes:
-        if node.wait is None:
-            continue
-        trial = _Trial(definition, node.name)
-        with suppress(Exception):  # a stand-in cannot please every lambda
-            node.wait.match(trial)
-        findings += [reads_later(definition, node.name, name) for name in trial.too_early()]
-    return findings
-
-
-class _StandIn:
-    """Answers every question with itself."""
-
-    def __getattr__(self, name: str) -> _StandIn:
-        return self
-
-    def __getitem__(self, key: object) -> _StandIn:
-        return self
-
-    def __call__(self, *args: object, **options: object) -> _StandIn:
-        return self
-
-    def __str__(self) -> str:
-        return "stand-in"
-
-
-class _Trial(View[Any]):
-    """A view that remembers which results were read."""
-
-    def __init__(self, definition: Definition, reader: str) -> None:
-        nobody = Run(
-            id=UUID(int=0),
-            tenant="",
-            saga=definition.name,
-            key="check",
-            definition=definition.version,
-            input=None,
-            state=RunState.PENDING,
-            correlation_id="",
-        )
-        super().__init__(definition, nobody, reader=reader)
-        self._read: dict[str, None] = {}
-
-    @property
-    def input(self) -> Any:
-        return _StandIn()
-
-    def result(self, node: nodes.Node[Any, Any], /, *, default: Any = None) -> Any:
-        self._read[node.name] = None
-        return _StandIn()
-
-    def too_early(self) -> list[str]:
-        here = self._definition.place(self._reader)
-        assert here is not None
-        places = {name: self._definition.place(name) for name in self._read}
-        return [name for name, place in places.items() if place is None or place >= here]

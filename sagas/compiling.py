@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from ..schemas.errors import DefinitionError
-from ..schemas.options import Repeat, Retry, Then
+from ..schemas.options import OnFailure, Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import checks, codec, locking, nodes, priorities
+from . import checks, codec, locking, nodes, planting, priorities, shapes
 from .definition import Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
@@ -26,9 +26,11 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
     Raises:
         DefinitionError: The first of MP101 to MP105 and MP108 to MP116 that is found.
     """
-    checks.check_flow(saga, flow)
-    default = Then.COMPENSATE if any(_has_undo(node) for node in saga.nodes) else Then.FAIL
-    compiled = tuple(_compile(saga, node, default) for node in flow)
+    leaves = [leaf for node in flow for leaf in shapes.leaves(node)]
+    checks.check_flow(saga, leaves)
+    default: OnFailure = Then.COMPENSATE if any(_has_undo(node) for node in saga.nodes) else Then.FAIL
+    compiled = tuple(_compile(saga, node, default) for node in leaves)
+    planted = planting.plant(saga, flow, default)
     definition = Definition(
         name=saga.name,
         version=saga.version,
@@ -36,6 +38,8 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         key=saga.key,
         queue=saga.queue,
         nodes=compiled,
+        flow=planted.flow,
+        controls=planted.controls,
         lock=saga.lock,
         if_locked=saga.if_locked,
         deadline=saga.deadline,
@@ -107,8 +111,10 @@ def _compile_wait(saga: Saga[Any], node: nodes.Wait[Any, Any]) -> Node:
 
 
 def _shape(definition: Definition) -> str:
+    nested = planting.pinned(definition.flow)
     return codec.digest(
-        {
+        ({} if nested is None else {"flow": nested})
+        | {
             "input": _schema(definition, "input", definition.input),
             "nodes": [
                 {
@@ -150,7 +156,7 @@ def _schema(definition: Definition, name: str, model: type[BaseModel] | None) ->
 
 
 def _policy(definition: Definition) -> str:
-    nodes: list[Json] = [_policy_of(node) for node in definition.nodes]
+    nodes: list[Json] = [_policy_of(node) for node in (*definition.nodes, *definition.controls)]
     if definition.lock is not None:
         nodes.append({"if_locked": definition.if_locked})
     if definition.deadline is not None or definition.active_timeout is not None:

@@ -14,9 +14,10 @@ from pydantic import BaseModel
 
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
-from ..schemas.states import StepState
-from .model import Json, Run
+from ..schemas.states import FINAL_STEP_STATES, StepState
+from .model import Json, Run, Step
 from .progress import read_progress
+from .tree import relation
 
 if TYPE_CHECKING:
     from .definition import Definition
@@ -89,32 +90,62 @@ class View(Generic[I]):
             DefinitionError: MP104 when it has no result and no default was given.
         """
         if node.name not in self._results:
-            row = self._run.step(node.name)
+            row = latest(self._run, node.name)
             compiled = self._definition.node(node.name)
             if compiled is None or row is None or row.state is not StepState.SUCCEEDED:
                 if default is not _MISSING:
                     return default
-                raise self._unread(node.name, skipped=row is not None and row.state is StepState.SKIPPED)
+                raise self._unread(node.name, row)
             self._results[node.name] = compiled.decode(row.result)
         return self._results[node.name]
 
-    def _unread(self, name: str, *, skipped: bool) -> DefinitionError:
-        if skipped:
+    def _unread(self, name: str, row: Step | None) -> DefinitionError:
+        title, reader = self._definition.title, self._reader
+        if row is not None and row.state is StepState.SKIPPED:
             return DefinitionError(
                 "MP104",
-                f"{self._definition.title}: {self._reader} reads the result of {name}, which was skipped or timed "
+                f"{title}: {reader} reads the result of {name}, which was skipped or timed "
                 f"out and left none. Say what to use instead: result({name}, default=None).",
             )
-        return reads_later(self._definition, self._reader, name)
+        if never_before(self._definition, reader, name):
+            return reads_later(self._definition, reader, name)
+        return DefinitionError(
+            "MP104",
+            f"{title}: {reader} reads the result of {name}, which has none in this run: its branch was not taken, was "
+            f"given up, or failed. Say what to use instead: result({name}, default=None).",
+        )
+
+
+def latest(run: Run, name: str) -> Step | None:
+    """Return the row of a node that counts for its readers: of those that are final that of the latest round."""
+    rows = [step for step in run.steps if step.name == name and step.state in FINAL_STEP_STATES]
+    return rows[-1] if rows else None
+
+
+def never_before(definition: Definition, reader: str, name: str) -> bool:
+    """Whether `name` can never have run when `reader` does; a reader that is an undo, or nobody, may read anything."""
+    if definition.node(name) is None:
+        return True
+    here = definition.node(reader)
+    if here is None or reader == name:
+        return here is not None
+    return relation(definition.flow, name, reader) in {"after", "beside", "instead"}
 
 
 def reads_later(definition: Definition, reader: str, name: str) -> DefinitionError:
     """Build the MP104 error: `reader` reads the result of `name`, which has not run by then."""
     readers_node = definition.node(reader)
     what = "wait" if readers_node is not None and readers_node.wait is not None else "step"
-    read = definition.node(name)
-    why = "which runs later" if read is not None else "which is not in its flow"
-    fix = f"Move {reader} after {name}." if read is not None else f"Add {name} to the flow before {reader}."
+    if definition.node(name) is None:
+        why, fix = "which is not in its flow", f"Add {name} to the flow before {reader}."
+    elif reader != name and readers_node is not None:
+        stands = relation(definition.flow, name, reader)
+        why = {"beside": "which runs beside it", "instead": "which runs only when it does not"}.get(
+            stands, "which runs later"
+        )
+        fix = f"Move {reader} after {name}."
+    else:
+        why, fix = "which runs later", f"Move {reader} after {name}."
     return DefinitionError(
         "MP104",
         f"{definition.title}, {what} {reader} reads the result of {name}, {why}. Flow: {definition.flow_text}. {fix}",
@@ -125,7 +156,8 @@ class Context(View[I]):
     """What a step, a probe or an undo receives.
 
     Attributes:
-        idempotency_key: Key of the operation, the same for every try: `{run}:{step}`, of an undo `{run}:{step}:undo`.
+        idempotency_key: Key of the operation, the same for every try: `{run}:{step}`, in a loop `{run}:{step}#{round}`,
+            of an undo with `:undo` behind it.
         attempt: Which try this is, from 1.
     """
 

@@ -15,7 +15,7 @@ from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import Priority, StepKind
-from . import codec
+from . import codec, tree
 from .context import View
 from .model import Json
 
@@ -138,6 +138,8 @@ class Definition:
         active_timeout: Longest time that a run may be PENDING or RUNNING in all.
         lock: Resource that a run with that input has for itself; asked once, at its start.
         if_locked: What becomes of a run whose resource another run has.
+        flow: The nodes as a tree: what comes after, beside and instead of what.
+        controls: Of its choices and loops, what their rows are read with.
         priority: How soon a run's work is taken, or what says so of its input; asked once, at its start.
         shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
         policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
@@ -149,6 +151,8 @@ class Definition:
     key: Callable[[Any], str]
     queue: str
     nodes: tuple[Node, ...]
+    flow: tree.Series
+    controls: tuple[Node, ...] = ()
     deadline: Callable[[Any], datetime] | None = None
     active_timeout: timedelta | None = None
     lock: Callable[[Any], str] | None = None
@@ -170,33 +174,23 @@ class Definition:
     @property
     def flow_text(self) -> str:
         """The nodes in order, for people."""
-        return " > ".join(node.name for node in self.nodes)
+        return tree.text(self.flow)
 
     @cached_property
-    def _by_name(self) -> dict[str, int]:
-        return {node.name: place for place, node in enumerate(self.nodes)}
+    def _by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in (*self.nodes, *self.controls)}
 
     @cached_property
     def _by_undo(self) -> dict[str, Node]:
         return {node.undo.name: node for node in self.nodes if node.undo is not None}
 
     def node(self, name: str) -> Node | None:
-        """Return the step or wait of that name."""
-        place = self._by_name.get(name)
-        return None if place is None else self.nodes[place]
+        """Return the step, wait, choice or loop of that name."""
+        return self._by_name.get(name)
 
     def undone_by(self, name: str) -> Node | None:
         """Return the step that the undo of that name undoes."""
         return self._by_undo.get(name)
-
-    def place(self, name: str) -> int | None:
-        """Return the place of a step or wait in the flow, from 0."""
-        return self._by_name.get(name)
-
-    def after(self, name: str) -> Node | None:
-        """Return the node that follows, or None after the last."""
-        place = self._by_name[name] + 1
-        return self.nodes[place] if place < len(self.nodes) else None
 
     def decode_input(self, value: Json) -> BaseModel:
         """Read a stored input as the saga's input class."""
@@ -273,6 +267,7 @@ def encode_result(definition: Definition, node: Node, value: Any) -> Json:
     )
 
 
-def operation_key(run: UUID, step: str, *, undo: bool = False) -> str:
-    """Return the idempotency key of a step, or of the undo of that step; the same for every try."""
-    return f"{run}:{step}:undo" if undo else f"{run}:{step}"
+def operation_key(run: UUID, step: str, iteration: str = "", *, undo: bool = False) -> str:
+    """Return the idempotency key of a step in a round, or of its undo; the same for every try."""
+    place = f"{run}:{step}#{iteration}" if iteration else f"{run}:{step}"
+    return f"{place}:undo" if undo else place

@@ -14,7 +14,7 @@ from ..schemas.states import (
     StepKind,
     StepState,
 )
-from . import retry, timing
+from . import retry, standing, timing
 from .definition import Definition
 from .model import (
     Answer,
@@ -30,10 +30,9 @@ from .model import (
     Step,
     Work,
 )
-from .transitions import Cause, check_run, check_step
+from .transitions import Cause, check_run, check_step, fits
 
 _PERSONS_RUN = frozenset({RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED})
-_STOPPING_RUN = frozenset({RunState.COMPENSATING, RunState.CANCEL_REQUESTED})
 
 
 @dataclass
@@ -59,13 +58,19 @@ class Draft:
     settled: list[Settled] = field(default_factory=list)
     lock: LockAct | None = None
 
+    def __post_init__(self) -> None:
+        #: Rows that no decision can have written are left as they are, and so is their run.
+        self._odd = any(not fits(self.run.state, step) for step in self.run.steps)
+
     # --- steps ---------------------------------------------------------------------------------------
 
     def create(
-        self, name: str, kind: StepKind, state: StepState, *, wake_at: datetime, **values: Any
+        self, name: str, kind: StepKind, state: StepState, *, wake_at: datetime | None, **values: Any
     ) -> Step:
-        """Add a step row."""
+        """Add a step row; one that is made final has no `wake_at`."""
         check_step(None, state, self.cause)
+        if wake_at is None:
+            values["finished_at"] = self.now
         step = Step(
             name=name, kind=kind, state=state, since=self.now, generation=1, wake_at=wake_at, **values
         )
@@ -130,7 +135,7 @@ class Draft:
     @property
     def stopping(self) -> bool:
         """Whether the run goes no longer forward: what fails is not tried again, and nothing new begins."""
-        return self.run.state in _STOPPING_RUN
+        return standing.stopping(self.run)
 
     def move_run(self, state: RunState, **values: Any) -> None:
         """Change the run's state; `wake_at` follows from it."""
@@ -178,8 +183,18 @@ class Draft:
             )
         )
 
+    def stand(self) -> None:
+        """Bring the run's state in line with its rows."""
+        if self.run.state in FINAL_RUN_STATES or self._odd:
+            return
+        state = standing.state_of(self.run)
+        if state is not self.run.state:
+            held = next((step for step in self.run.steps if step.state.value == state.value), None)
+            self.move_run(state, code=None if held is None or state not in _PERSONS_RUN else held.code)
+
     def decision(self, *, claimed: Step | None = None) -> Decision:
         """Return the change."""
+        self.stand()
         return self._answer("changed", "", claimed)
 
     def ignored(self, reason: str) -> Decision:

@@ -1,7 +1,7 @@
 """A saga as it is drawn: boxes in nested groups, and what a run says of each. Pure data without coordinates.
 
 drawing_plan.py makes it of a definition and a run; drawing_mermaid.py, drawing_svg.py and `graph.flow_json` make text
-of it. Definitions are sequences; branches and rounds are the other shapes of a group.
+of it.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ class Drawing:
         limits: What limits a run, in a few words; '' for nothing.
         ends: What the last box leads to.
         strangers: Names of the run's rows that the definition does not have.
+        kept: Names of the rows of its choices and loops, which have no box.
     """
 
     saga: str
@@ -119,6 +120,7 @@ class Drawing:
     run: Progress | None = None
     ends: Box = field(default_factory=lambda: Box(name="SUCCEEDED", kind=StepKind.STEP))
     strangers: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ..schemas.states import (
     StepKind,
     StepState,
 )
-from . import timing
+from . import timing, tree
 from .definition import Definition, Node, UndoSpec
 from .drawing import Box, Drawing, Group, Mark, Part, Progress, Tone, boxes_of
 from .model import Json
@@ -45,13 +45,16 @@ def draw(definition: Definition, run: Progress | None = None) -> Drawing:
         run: Where a run of it stands.
     """
     usual = Then.COMPENSATE if any(node.undo for node in definition.nodes) else Then.FAIL
-    boxes = tuple(_box(node, definition.queue, usual) for node in definition.nodes)
+    boxes = {node.name: _box(node, definition.queue, usual) for node in definition.nodes}
+    flow = _group(definition.flow, boxes)
+    assert isinstance(flow, Group)
     drawing = Drawing(
         saga=definition.name,
         version=definition.version,
         title=definition.title,
         limits=_limits(definition),
-        flow=Group(parts=boxes),
+        flow=flow,
+        kept=tuple(node.name for node in definition.controls),
     )
     return drawing if run is None else with_run(drawing, run)
 
@@ -72,8 +75,25 @@ def with_run(drawing: Drawing, run: Progress) -> Drawing:
     ends = replace(
         drawing.ends, tone="done" if reached else "ahead", status=("reached" if reached else "not reached",)
     )
-    strangers = tuple(name for name in run.marks if name not in known)
+    strangers = tuple(name for name in run.marks if name not in known and name not in drawing.kept)
     return replace(drawing, flow=flow, run=run, ends=ends, strangers=strangers)
+
+
+def _group(part: tree.Part, boxes: Mapping[str, Box]) -> Part:
+    """Draw a part of the flow."""
+    match part:
+        case tree.Leaf(name=name):
+            return boxes[name]
+        case tree.Series(parts=parts):
+            return Group(parts=tuple(_group(one, boxes) for one in parts))
+        case tree.Parallel(branches=branches, title=title):
+            return Group(shape="parallel", title=title, parts=tuple(_group(one, boxes) for one in branches))
+        case tree.Choice(name=name, then=then, otherwise=otherwise):
+            ways = (_group(then, boxes), _group(otherwise, boxes))
+            return Group(shape="choice", title=name, parts=ways, labels=("yes", "otherwise"))
+        case tree.Loop(name=name, body=body, at_most=at_most):
+            title = f"{name}: at most {at_most} round{'' if at_most == 1 else 's'}"
+            return Group(shape="loop", title=title, parts=(_group(body, boxes),))
 
 
 # --- from a definition ------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ..schemas.options import Repeat, Then
-from ..schemas.states import RunState, StepKind, StepState
-from . import forward, retry, undoing
+from ..schemas.states import StepKind, StepState
+from . import advancing, doubting, forward, retry, stopping, undoing
 from .definition import Node
 from .draft import Draft
 from .facts import TryFailed, Verdict
 from .model import Decision, Step
-from .words import CANCELLED_NO_UNDO, OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
+from .words import OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def failed(draft: Draft, node: Node, step: Step, failure: Failure) -> Decision:
         _again(draft, node, step, failure)
     else:
         _in_doubt(draft, node, replace(step, doubt=True, doubt_at=failure.ended_at), failure)
+    advancing.tidy(draft)
     return draft.decision()
 
 
@@ -71,12 +72,12 @@ def _in_doubt(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
     if node.repeat is Repeat.SAFE:
         _again(draft, node, step, failure)
     elif node.repeat is Repeat.ASK_FIRST:
-        unknown(draft, step)
+        doubting.unknown(draft, step)
     elif draft.stopping and node.undo is not None and node.undo.blind:
         give_in(draft, node, step)
     else:
         draft.note("step.unknown", step, code=failure.code)
-        person(draft, step, OUTCOME_UNKNOWN, failure.message)
+        doubting.person(draft, step, OUTCOME_UNKNOWN, failure.message)
 
 
 def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
@@ -96,62 +97,26 @@ def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
         draft.announce(again)
 
 
-def must_be_known(draft: Draft, node: Node) -> bool:
-    """Whether a stopping run has to know what became of a doubtful try before it goes on: it could not undo it.
-
-    Where nothing is to be undone, only a probe is asked: to repeat the call could do what nobody wants any more.
-    """
-    if draft.run.cause == CANCELLED_NO_UNDO:
-        return node.probe is not None
-    has_undo = node.undo is not None and not node.undo.blind
-    return node.probe is not None or node.irreversible or has_undo
-
-
 def _used_up(draft: Draft, node: Node, step: Step) -> None:
     """Give in, unless what may have happened has to be known first."""
     if not step.doubt:
         give_in(draft, node, step)
     elif draft.stopping:
-        unknown(draft, step) if must_be_known(draft, node) else give_in(draft, node, step)
+        doubting.unknown(draft, step) if doubting.must_be_known(draft, node) else give_in(draft, node, step)
     elif node.probe is not None or node.irreversible:
-        unknown(draft, step)
+        doubting.unknown(draft, step)
     elif node.on_failure is Then.COMPENSATE and node.undo is not None and not node.undo.blind:
-        undoing.compensating(draft, step.code or OUTCOME_UNKNOWN)
-        unknown(draft, step)
+        if advancing.would_stop(draft, step):
+            stopping.stop(draft, step.code or OUTCOME_UNKNOWN, undo=True)
+        doubting.unknown(draft, step)
     else:
         give_in(draft, node, step)
-
-
-def unknown(draft: Draft, step: Step) -> None:
-    """Ask what became of it, as soon as a worker is free."""
-    asked = draft.move(step, StepState.UNKNOWN, wake_at=draft.first_nudge(), probes=0)
-    draft.note("step.unknown", asked, code=step.code)
-    draft.announce(asked)
 
 
 def give_in(draft: Draft, node: Node, step: Step) -> None:
     """End a step that failed for good, and do what its `on_failure` says."""
     code = step.code or OUTCOME_UNKNOWN
     if not draft.stopping and node.on_failure is Then.PERSON:
-        person(draft, step, code, step.message)
+        doubting.person(draft, step, code, step.message)
         return
-    ended = draft.move(step, StepState.FAILED)
-    after_failure(draft, node, ended)
-
-
-def after_failure(draft: Draft, node: Node, step: Step) -> None:
-    """Do what follows a row that is FAILED."""
-    code = step.code or OUTCOME_UNKNOWN
-    if draft.stopping:
-        undoing.proceed(draft)
-    elif node.compensates:
-        undoing.stop(draft, code)
-    else:
-        undoing.fail_run(draft, code)
-
-
-def person(draft: Draft, step: Step, code: str, message: str | None) -> None:
-    """Put the step, and with it the run, in front of a person."""
-    held = draft.move(step, StepState.MANUAL_REQUIRED, wake_at=draft.reminder(), code=code, message=message)
-    draft.note("step.manual_required", held, code=code, message=message)
-    draft.move_run(RunState.MANUAL_REQUIRED, code=code)
+    advancing.go_on(draft, draft.move(step, StepState.FAILED))

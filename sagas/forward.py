@@ -7,43 +7,21 @@ from datetime import datetime
 from uuid import UUID
 
 from ..schemas.states import RunState, StepState
-from . import expiring, retry, stopping, undoing, waits
+from . import advancing, expiring, retry, stopping, undoing
 from .definition import Node
 from .draft import Draft
 from .model import Decision, Json, Step
 
-_CLAIMABLE_RUN = frozenset({RunState.PENDING, RunState.RUNNING})
+_CLAIMABLE_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.MANUAL_REQUIRED})
 _PROBABLE_RUN = frozenset(
-    {RunState.RUNNING, RunState.WAITING, RunState.COMPENSATING, RunState.CANCEL_REQUESTED}
+    {
+        RunState.RUNNING,
+        RunState.WAITING,
+        RunState.COMPENSATING,
+        RunState.CANCEL_REQUESTED,
+        RunState.MANUAL_REQUIRED,
+    }
 )
-
-
-def begin(draft: Draft, node: Node) -> None:
-    """Make the row of a node that has become runnable, unless the run's time is over."""
-    if expiring.expired(draft):
-        return
-    if node.wait is not None:
-        waits.begin(draft, node)
-        return
-    step = draft.create(
-        node.name, node.kind, StepState.PENDING, wake_at=draft.first_nudge(), queue=node.queue
-    )
-    draft.announce(step)
-    if draft.run.state is RunState.WAITING:
-        draft.move_run(RunState.RUNNING)
-
-
-def go_on(draft: Draft, step: Step) -> None:
-    """Go on after a row that is over: forward, or, when the run is stopping, with the undo."""
-    if draft.stopping:
-        undoing.proceed(draft)
-        return
-    following = draft.definition.after(step.name)
-    if following is not None:
-        begin(draft, following)
-        return
-    draft.note("run.completed")
-    draft.move_run(RunState.SUCCEEDED, code=None)
 
 
 def succeed(draft: Draft, step: Step, result: Json) -> None:
@@ -52,20 +30,18 @@ def succeed(draft: Draft, step: Step, result: Json) -> None:
         step, StepState.SUCCEEDED, result=result, doubt=False, doubt_at=None, code=None, message=None
     )
     draft.note("step.completed", done)
-    go_on(draft, done)
+    advancing.go_on(draft, done)
 
 
 def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
     """Give a step, a probe or an undo to a worker; a second worker gets nothing."""
     hard_timeout = retry.later(draft.now, node.attempt_timeout + draft.limits.slack)
     run = draft.run.state
-    if step.state is StepState.PENDING and run in _CLAIMABLE_RUN:
+    if step.state is StepState.PENDING and run in _CLAIMABLE_RUN and not draft.stopping:
         if expiring.expired(draft):
             return draft.decision()
         claimed = _take(draft, step, StepState.RUNNING, worker, hard_timeout, attempt=step.attempt + 1)
         draft.note("step.started", claimed)
-        if run is RunState.PENDING:
-            draft.move_run(RunState.RUNNING)
     elif step.state is StepState.UNKNOWN and run in _PROBABLE_RUN and node.can_ask:
         claimed = _take(draft, step, StepState.RECONCILING, worker, hard_timeout, probes=step.probes + 1)
         draft.note("step.probing", claimed, probe=claimed.probes, by="probe" if node.probe else "repeat")
@@ -149,4 +125,5 @@ def handed_back(draft: Draft, node: Node, step: Step, fence: int) -> Decision:
     )
     draft.note("step.handed_back", step)
     draft.announce(returned)
+    advancing.tidy(draft)
     return draft.decision()

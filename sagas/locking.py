@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from ..schemas.errors import DefinitionError, UsageError
 from ..schemas.states import RunState
 from ..schemas.texts import INDEXED, too_long_to_index
-from . import forward, retry
+from . import advancing, retry
 from .definition import Definition, text_problem
 from .draft import Draft
 from .model import Decision, Run
@@ -86,7 +86,7 @@ def look(draft: Draft) -> Decision:
             run, active_since=draft.now if draft.definition.active_timeout is not None else None
         )
         draft.keep_awake()
-        forward.begin(draft, draft.definition.nodes[0])
+        advancing.advance(draft)
         return draft.decision()
     waited = draft.now - (run.queued_since or draft.now)
     pause = min(max(waited, draft.limits.nudge), draft.limits.nudge_cap)

@@ -85,6 +85,7 @@ class Run:
         holds: Whether it has the lock now; only loaded, never stored here.
         queued_since: Since when it stands in the lock's queue, if it does; only loaded, never stored here.
         priority: How soon its work is taken; fixed at its start, never stored again.
+        no_undo: It stops because of a failure after which nothing is to be undone.
     """
 
     id: UUID
@@ -110,6 +111,7 @@ class Run:
     finished_at: datetime | None = None
     traceparent: str | None = None
     priority: Priority = Priority.NORMAL
+    no_undo: bool = False
     steps: tuple[Step, ...] = ()
 
     def step(self, name: str, iteration: str = "") -> Step | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from ..schemas.states import StepState
-from . import failing, forward, retry, waits
+from . import advancing, doubting, failing, forward, retry, waits
 from .definition import Node
 from .draft import Draft
 from .facts import ProbeAbsent, ProbeAnswer, ProbeError, ProbeFailed, ProbeFound, ProbeInProgress
@@ -35,6 +35,7 @@ def probed(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> Decisio
             _absent(draft, node, step, answer)
         case ProbeInProgress() | ProbeError():
             _ask_again(draft, node, step, answer)
+    advancing.tidy(draft)
     return draft.decision()
 
 
@@ -60,7 +61,7 @@ def _absent(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> None:
 def _ask_again(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> None:
     until = gives_up_at(draft, node, step)
     if draft.now >= until:
-        failing.person(draft, step, OUTCOME_UNKNOWN, step.message)
+        doubting.person(draft, step, OUTCOME_UNKNOWN, step.message)
         record(draft, step, answer, "ESCALATE", "asked for as long as give_up says")
         return
     _ask_at(draft, step, min(next_ask(draft.now, step, answer), until))
@@ -93,7 +94,7 @@ def probe_lost(draft: Draft, node: Node, step: Step, code: str) -> Decision:
     draft.note("step.probe_lost", step, code=code)
     if draft.now >= gives_up_at(draft, node, step):
         waits.close(draft, step)
-        failing.person(draft, fenced, OUTCOME_UNKNOWN, "the probe's worker was lost again and again")
+        doubting.person(draft, fenced, OUTCOME_UNKNOWN, "the probe's worker was lost again and again")
         record(draft, step, ProbeError(code, "the probe's worker was lost"), "ESCALATE", "give_up has passed")
         return draft.decision()
     asked = draft.move(fenced, StepState.UNKNOWN, wake_at=draft.first_nudge())

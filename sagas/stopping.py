@@ -7,15 +7,15 @@ CANCELLED. Undo comes afterwards (undoing.py), and begins when no row is live an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..schemas.codecs import Unreadable
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import failing, undoing, waits
+from . import doubting, undoing, waits
 from .definition import Node
 from .draft import Draft
 from .model import Json, Step
-from .words import CANCELLED_NO_UNDO
 
 _UNBEGUN = frozenset({StepState.PENDING, StepState.RETRY_PENDING})
 
@@ -27,20 +27,25 @@ def halt(draft: Draft) -> None:
     else can know what became of it.
     """
     for step in draft.run.steps:
-        node = draft.definition.node(step.name)
-        if step.state in FINAL_STEP_STATES or step.kind is StepKind.UNDO or node is None:
-            continue
-        if step.kind is StepKind.WAIT:
-            _end_wait(draft, node, step)
-        elif step.state in _UNBEGUN or step.state is StepState.MANUAL_REQUIRED:
-            let_go(draft, node, step)
-        elif step.state is StepState.UNKNOWN and _asked_by_the_call_itself(draft, node):
-            draft.move(step, StepState.FAILED)
+        give_up(draft, step)
+
+
+def give_up(draft: Draft, step: Step) -> None:
+    """Bring one row to the safe boundary; one that is final, or an undo, stays as it is."""
+    node = draft.definition.node(step.name)
+    if step.state in FINAL_STEP_STATES or step.kind is StepKind.UNDO or node is None:
+        return
+    if step.kind is StepKind.WAIT:
+        _end_wait(draft, node, step)
+    elif step.state in _UNBEGUN or step.state is StepState.MANUAL_REQUIRED:
+        let_go(draft, node, step)
+    elif step.state is StepState.UNKNOWN and _asked_by_the_call_itself(draft, node):
+        draft.move(step, StepState.FAILED)
 
 
 def _asked_by_the_call_itself(draft: Draft, node: Node) -> bool:
     """Whether finding out would repeat the call although nothing is to be undone, so that nobody wants it any more."""
-    return draft.run.cause == CANCELLED_NO_UNDO and not failing.must_be_known(draft, node)
+    return doubting.undoes_nothing(draft) and not doubting.must_be_known(draft, node)
 
 
 def let_go(draft: Draft, node: Node, step: Step) -> None:
@@ -54,8 +59,8 @@ def let_go(draft: Draft, node: Node, step: Step) -> None:
     elif step.state is StepState.MANUAL_REQUIRED:
         if undone_blindly(node):
             draft.move(step, StepState.FAILED)
-    elif failing.must_be_known(draft, node):
-        failing.unknown(draft, step)
+    elif doubting.must_be_known(draft, node):
+        doubting.unknown(draft, step)
     else:
         draft.move(step, StepState.FAILED)
 
@@ -87,6 +92,20 @@ def _event(node: Node, step: Step, signal: Mapping[str, Json]) -> Json:
     except (ValueError, Unreadable):  # pydantic's ValidationError, or what JSON cannot hold
         return None
     return payload
+
+
+def stop(draft: Draft, code: str, *, undo: bool) -> None:
+    """Stop going forward because of a failure: what runs beside it may finish, then the run is undone, or ends.
+
+    Args:
+        code: Of the failure.
+        undo: Whether what was done is to be undone.
+    """
+    if not undo:
+        draft.run = replace(draft.run, no_undo=True)
+    halt(draft)
+    if not turn_round(draft, code):
+        undoing.fail_run(draft, code)
 
 
 def turn_round(draft: Draft, code: str) -> bool:

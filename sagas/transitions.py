@@ -26,18 +26,19 @@ def _by(causes: str) -> frozenset[Cause]:
 
 
 RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
-    (_R.PENDING, _R.RUNNING): _by("worker timer person"),
+    (_R.PENDING, _R.RUNNING): _by("start worker timer person"),
     (_R.PENDING, _R.WAITING): _by("start timer"),
-    (_R.PENDING, _R.MANUAL_REQUIRED): _by("start timer"),
+    (_R.PENDING, _R.SUCCEEDED): _by("start timer person"),
+    (_R.PENDING, _R.MANUAL_REQUIRED): _by("start timer person"),
     (_R.PENDING, _R.EXPIRED): _by("start worker timer person"),
     (_R.PENDING, _R.CANCEL_REQUESTED): _by("person"),
-    (_R.RUNNING, _R.WAITING): _by("worker timer person"),
+    (_R.RUNNING, _R.WAITING): _by("worker timer sweep person"),
     (_R.RUNNING, _R.SUCCEEDED): _by("worker timer person"),
     (_R.RUNNING, _R.FAILED): _by("worker timer sweep person"),
     (_R.RUNNING, _R.COMPENSATING): _by("worker timer sweep person"),
-    (_R.RUNNING, _R.MANUAL_REQUIRED): _by("worker timer sweep person"),
+    (_R.RUNNING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
     (_R.RUNNING, _R.EXPIRED): _by("worker timer person"),
-    (_R.RUNNING, _R.CANCEL_REQUESTED): _by("person"),
+    (_R.RUNNING, _R.CANCEL_REQUESTED): _by("timer person"),
     (_R.WAITING, _R.RUNNING): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.SUCCEEDED): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.FAILED): _by("timer person"),
@@ -48,18 +49,18 @@ RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.WAITING, _R.CANCEL_REQUESTED): _by("person"),
     (_R.COMPENSATING, _R.COMPENSATED): _by("worker timer person"),
     (_R.COMPENSATING, _R.COMPENSATION_FAILED): _by("worker timer sweep"),
-    (_R.COMPENSATING, _R.FAILED): _by("worker timer person"),
-    (_R.COMPENSATING, _R.MANUAL_REQUIRED): _by("worker timer sweep"),
+    (_R.COMPENSATING, _R.FAILED): _by("worker timer sweep person"),
+    (_R.COMPENSATING, _R.MANUAL_REQUIRED): _by("worker timer sweep person"),
     (_R.COMPENSATING, _R.EXPIRED): _by("worker timer sweep person"),
-    (_R.MANUAL_REQUIRED, _R.COMPENSATING): _by("timer person"),
-    (_R.MANUAL_REQUIRED, _R.EXPIRED): _by("timer person"),
-    (_R.MANUAL_REQUIRED, _R.CANCEL_REQUESTED): _by("person"),
-    (_R.MANUAL_REQUIRED, _R.FAILED): _by("person"),
+    (_R.MANUAL_REQUIRED, _R.COMPENSATING): _by("worker timer sweep signal person"),
+    (_R.MANUAL_REQUIRED, _R.EXPIRED): _by("worker timer person"),
+    (_R.MANUAL_REQUIRED, _R.CANCEL_REQUESTED): _by("timer person"),
+    (_R.MANUAL_REQUIRED, _R.FAILED): _by("worker timer person"),
     (_R.MANUAL_REQUIRED, _R.RUNNING): _by("person"),
     (_R.MANUAL_REQUIRED, _R.WAITING): _by("person"),
     (_R.CANCEL_REQUESTED, _R.CANCELLED): _by("worker timer sweep person"),
     (_R.CANCEL_REQUESTED, _R.COMPENSATING): _by("worker timer sweep person"),
-    (_R.CANCEL_REQUESTED, _R.MANUAL_REQUIRED): _by("worker timer sweep"),
+    (_R.CANCEL_REQUESTED, _R.MANUAL_REQUIRED): _by("worker timer sweep person"),
     (_R.COMPENSATION_FAILED, _R.COMPENSATING): _by("person"),
 }
 
@@ -67,12 +68,14 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (None, _S.PENDING): _by("start worker timer sweep signal person"),
     (None, _S.WAITING): _by("start worker timer sweep signal person"),
     (None, _S.MANUAL_REQUIRED): _by("start worker timer sweep signal person"),
+    (None, _S.SUCCEEDED): _by("start worker timer sweep signal person"),
+    (None, _S.FAILED): _by("worker timer sweep signal person"),
     (None, _S.COMPENSATION_PENDING): _by("worker timer sweep signal person"),
     (_S.PENDING, _S.PENDING): _by("timer"),
     (_S.PENDING, _S.RUNNING): _by("worker"),
     (_S.PENDING, _S.FAILED): _by("worker timer person"),
     (_S.PENDING, _S.UNKNOWN): _by("worker timer person"),
-    (_S.PENDING, _S.CANCELLED): _by("worker timer person"),
+    (_S.PENDING, _S.CANCELLED): _by("worker timer sweep person"),
     (_S.RUNNING, _S.SUCCEEDED): _by("worker"),
     (_S.RUNNING, _S.FAILED): _by("worker timer sweep"),
     (_S.RUNNING, _S.RETRY_PENDING): _by("worker"),
@@ -102,11 +105,11 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.WAITING, _S.SUCCEEDED): _by("timer signal person"),
     (_S.WAITING, _S.SKIPPED): _by("timer"),
     (_S.WAITING, _S.FAILED): _by("timer"),
-    (_S.WAITING, _S.CANCELLED): _by("timer person"),
+    (_S.WAITING, _S.CANCELLED): _by("worker timer sweep person"),
     (_S.WAITING, _S.MANUAL_REQUIRED): _by("timer signal"),
     (_S.MANUAL_REQUIRED, _S.MANUAL_REQUIRED): _by("timer"),
     (_S.MANUAL_REQUIRED, _S.FAILED): _by("timer person"),
-    (_S.MANUAL_REQUIRED, _S.CANCELLED): _by("timer person"),
+    (_S.MANUAL_REQUIRED, _S.CANCELLED): _by("worker timer sweep person"),
     (_S.MANUAL_REQUIRED, _S.UNKNOWN): _by("person"),
     (_S.MANUAL_REQUIRED, _S.SKIPPED): _by("person"),
     (_S.MANUAL_REQUIRED, _S.SUCCEEDED): _by("person"),
@@ -131,18 +134,23 @@ _LIVE_OF_KIND: Final[Mapping[StepKind, frozenset[StepState]]] = {
     StepKind.TX: frozenset({_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.MANUAL_REQUIRED}),
     StepKind.WAIT: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}),
     StepKind.UNDO: frozenset({_S.COMPENSATION_PENDING, _S.COMPENSATING, _S.COMPENSATION_FAILED}),
+    StepKind.CHOICE: frozenset({_S.MANUAL_REQUIRED}),
+    StepKind.LOOP: frozenset({_S.MANUAL_REQUIRED}),
 }
+
+_FORWARD = frozenset(
+    {_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.UNKNOWN, _S.RECONCILING, _S.WAITING, _S.MANUAL_REQUIRED}
+)
+_STOPPING = frozenset({_S.RUNNING, _S.UNKNOWN, _S.RECONCILING})
 
 #: Live states that a row can have in a run of each state; a final run has none.
 _LIVE_IN_RUN: Final[Mapping[RunState, frozenset[StepState]]] = {
     _R.PENDING: frozenset({_S.PENDING}),
-    _R.RUNNING: frozenset({_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.UNKNOWN, _S.RECONCILING}),
+    _R.RUNNING: _FORWARD - {_S.MANUAL_REQUIRED},
     _R.WAITING: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING}),
-    _R.COMPENSATING: frozenset(
-        {_S.RUNNING, _S.UNKNOWN, _S.RECONCILING, _S.COMPENSATION_PENDING, _S.COMPENSATING}
-    ),
-    _R.CANCEL_REQUESTED: frozenset({_S.RUNNING, _S.UNKNOWN, _S.RECONCILING}),
-    _R.MANUAL_REQUIRED: frozenset({_S.MANUAL_REQUIRED}),
+    _R.COMPENSATING: _STOPPING | {_S.COMPENSATION_PENDING, _S.COMPENSATING},
+    _R.CANCEL_REQUESTED: _STOPPING,
+    _R.MANUAL_REQUIRED: _FORWARD,
     _R.COMPENSATION_FAILED: frozenset({_S.COMPENSATION_FAILED}),
 }
 
@@ -151,9 +159,9 @@ def fits(run: RunState, step: Step) -> bool:
     """Whether a row can be as it is in a run of this state; what does not fit was not written by `decide`."""
     if step.state in FINAL_STEP_STATES:
         return True
-    if step.kind is StepKind.WAIT and step.state is not _S.MANUAL_REQUIRED and run is not _R.WAITING:
-        return False
     if step.kind is not StepKind.WAIT and run is _R.WAITING:
+        return False
+    if step.kind is StepKind.WAIT and run in {_R.COMPENSATING, _R.CANCEL_REQUESTED}:
         return False
     return step.state in _LIVE_IN_RUN.get(run, frozenset()) and step.state in _LIVE_OF_KIND[step.kind]
 

@@ -13,15 +13,6 @@ from .model import Decision, Step
 from .words import CANCELLED
 
 
-def stop(draft: Draft, code: str) -> None:
-    """Stop going forward because of `code`, and undo what has to be undone."""
-    if _next(draft) is None:
-        fail_run(draft, code)
-        return
-    compensating(draft, code)
-    proceed(draft)
-
-
 def compensating(draft: Draft, code: str) -> None:
     """Turn the run round."""
     draft.note("run.compensating", cause=code)
@@ -47,19 +38,22 @@ def proceed(draft: Draft) -> None:
     """Begin the next undo, unless something is still under way; end the run after the last."""
     if any(step.state not in FINAL_STEP_STATES for step in draft.run.steps):
         return
-    node = _next(draft)
+    following = _next(draft)
     if draft.run.state is RunState.CANCEL_REQUESTED:
         _cancelled(draft)
-    elif node is not None and node.undo is not None:
-        step = draft.create(
+    elif following is not None:
+        node, step = following
+        assert node.undo is not None
+        undo = draft.create(
             node.undo.name,
             StepKind.UNDO,
             StepState.COMPENSATION_PENDING,
             wake_at=draft.first_nudge(),
+            iteration=step.iteration,
             undo_of=node.name,
             queue=node.undo.queue,
         )
-        draft.announce(step)
+        draft.announce(undo)
     elif timing.has_run_out(draft.run, draft.now):
         expire_run(draft)
     elif any(step.state is StepState.COMPENSATED for step in draft.run.steps):
@@ -84,17 +78,19 @@ def something(draft: Draft) -> bool:
     return _next(draft) is not None
 
 
-def _next(draft: Draft) -> Node | None:
+def _next(draft: Draft) -> tuple[Node, Step] | None:
     """Return the step to undo next: those in doubt first, then in reverse order of completion."""
-    begun = {step.undo_of for step in draft.run.steps}
+    if draft.run.no_undo:
+        return None
+    begun = {(step.undo_of, step.iteration) for step in draft.run.steps}
     candidates = [
-        (step.finish_no or draft.run.finish_n + 1, node)
+        (step.finish_no or draft.run.finish_n + 1, node, step)
         for step in draft.run.steps
-        if step.name not in begun
+        if (step.name, step.iteration) not in begun
         and (node := draft.definition.node(step.name)) is not None
         and _to_undo(node, step)
     ]
-    return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
+    return max(candidates, key=lambda candidate: candidate[0])[1:] if candidates else None
 
 
 def _to_undo(node: Node, step: Step) -> bool:
@@ -138,7 +134,6 @@ def _again_or_stop(
     if failure.verdict == "fatal" or retry.used_up(node.undo.retry, step, start):
         stopped = draft.move(step, StepState.COMPENSATION_FAILED, wake_at=draft.reminder(), **told)
         draft.note("incident.candidate", stopped, code=failure.code, undo_of=step.undo_of)
-        draft.move_run(RunState.COMPENSATION_FAILED, code=failure.code)
         return draft.decision()
     wake_at = draft.first_nudge() if announce else start
     again = draft.move(step, StepState.COMPENSATION_PENDING, wake_at=wake_at, **told)

@@ -10,14 +10,14 @@ from ..schemas.events import Event
 from ..schemas.options import Then
 from ..schemas.parts import faults_of
 from ..schemas.reading import brought_up
-from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
-from . import failing, forward, retry, settling, waits
+from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepState
+from . import advancing, doubting, forward, retry, settling, stopping, undoing, waits
 from .definition import Node
 from .draft import Draft
 from .facts import ProbeAbsent, ProbeAnswer, ProbeFailed, ProbeFound
 from .model import Decision, Json, Step
 from .settling import REARM_CAP
-from .words import MATCH_FAILED, SIGNAL_INVALID, WAIT_TIMEOUT, clean, clean_code
+from .words import CANCELLED_NO_UNDO, MATCH_FAILED, SIGNAL_INVALID, WAIT_TIMEOUT, clean, clean_code
 
 
 def resume(draft: Draft, node: Node, step: Step, generation: int, payload: Mapping[str, Json]) -> Decision:
@@ -44,7 +44,7 @@ def _complete(draft: Draft, node: Node, step: Step, payload: Json) -> None:
         payload = brought_up(node.wait.event, payload, step.signal_version)
         node.decode(payload)
     except (ValueError, Unreadable) as error:  # pydantic's ValidationError, or what JSON cannot hold
-        failing.person(draft, step, SIGNAL_INVALID, clean(_misfit(node.wait.event, error)))
+        doubting.person(draft, step, SIGNAL_INVALID, clean(_misfit(node.wait.event, error)))
         return
     forward.succeed(draft, step, payload)
 
@@ -70,25 +70,36 @@ def timed_out(draft: Draft, node: Node, step: Step) -> Decision:
         _rearm(draft, node, step)
     else:
         waits.close(draft, step)
-        _end(draft, node, step, then)
+        _end(draft, step, then)
     return draft.decision()
 
 
-def _end(draft: Draft, node: Node, step: Step, then: Then) -> None:
+def _end(draft: Draft, step: Step, then: Then) -> None:
     if then is Then.CANCEL:
         draft.move(step, StepState.CANCELLED, code=WAIT_TIMEOUT)
-        draft.note("run.cancelled", code=WAIT_TIMEOUT)
-        draft.move_run(RunState.CANCELLED, code=WAIT_TIMEOUT, cause=WAIT_TIMEOUT)
+        _cancel(draft)
     elif then is Then.CONTINUE:
         skipped = draft.move(step, StepState.SKIPPED, code=WAIT_TIMEOUT)
         draft.note("step.skipped", skipped, code=WAIT_TIMEOUT)
-        forward.go_on(draft, skipped)
+        advancing.go_on(draft, skipped)
     elif then is Then.COMPENSATE:
         ended = draft.move(step, StepState.FAILED, code=WAIT_TIMEOUT)
         draft.note("step.failed", ended, code=WAIT_TIMEOUT)
-        failing.after_failure(draft, node, ended)
+        advancing.go_on(draft, ended)
     else:
-        failing.person(draft, step, WAIT_TIMEOUT, None)
+        doubting.person(draft, step, WAIT_TIMEOUT, None)
+
+
+def _cancel(draft: Draft) -> None:
+    """Cancel the run without undo, at once or as soon as nothing beside the wait is under way."""
+    alone = all(step.state in FINAL_STEP_STATES for step in draft.run.steps)
+    if draft.run.state is RunState.WAITING and alone:
+        draft.note("run.cancelled", code=WAIT_TIMEOUT)
+        draft.move_run(RunState.CANCELLED, code=WAIT_TIMEOUT, cause=WAIT_TIMEOUT)
+        return
+    draft.move_run(RunState.CANCEL_REQUESTED, cause=CANCELLED_NO_UNDO, code=None)
+    stopping.halt(draft)
+    undoing.proceed(draft)
 
 
 def _ask(draft: Draft, step: Step) -> None:
@@ -104,11 +115,11 @@ def _rearm(draft: Draft, node: Node, step: Step) -> None:
     assert node.wait is not None
     waits.close(draft, step)
     if step.attempt > 1:
-        failing.person(draft, step, WAIT_TIMEOUT, None)
+        doubting.person(draft, step, WAIT_TIMEOUT, None)
         return
     key, problem = waits.match(draft, node)
     if problem:
-        failing.person(draft, step, MATCH_FAILED, problem)
+        doubting.person(draft, step, MATCH_FAILED, problem)
         return
     again = draft.move(
         step,
@@ -144,7 +155,7 @@ def probed(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> Decisio
 
 def _escalate(draft: Draft, step: Step, answer: ProbeAnswer, code: str, reason: str) -> None:
     waits.close(draft, step)
-    failing.person(draft, step, code, None)
+    doubting.person(draft, step, code, None)
     settling.record(draft, step, answer, "ESCALATE", reason)
 
 

@@ -6,7 +6,7 @@ database knows the wait, and the signal that it was matched with, under that gen
 
 from __future__ import annotations
 
-from ..schemas.states import RunState, StepKind, StepState
+from ..schemas.states import StepKind, StepState
 from ..schemas.texts import INDEXED, too_long_to_index
 from . import retry
 from .context import View
@@ -18,25 +18,33 @@ from .words import MATCH_FAILED, clean
 _OPEN = frozenset({StepState.WAITING, StepState.UNKNOWN, StepState.RECONCILING})
 
 
-def begin(draft: Draft, node: Node) -> None:
+def begin(draft: Draft, node: Node, iteration: str) -> None:
     """Make the row of a wait that has become runnable, and register it."""
     assert node.wait is not None
     key, problem = match(draft, node)
     if problem:
         values = {"queue": node.queue, "code": MATCH_FAILED, "message": problem}
         step = draft.create(
-            node.name, StepKind.WAIT, StepState.MANUAL_REQUIRED, wake_at=draft.reminder(), **values
+            node.name,
+            StepKind.WAIT,
+            StepState.MANUAL_REQUIRED,
+            wake_at=draft.reminder(),
+            iteration=iteration,
+            **values,
         )
         draft.note("step.manual_required", step, code=MATCH_FAILED, message=problem)
-        draft.move_run(RunState.MANUAL_REQUIRED, code=MATCH_FAILED)
         return
     until = retry.later(draft.now, node.wait.timeout)
     step = draft.create(
-        node.name, StepKind.WAIT, StepState.WAITING, wake_at=until, queue=node.queue, attempt=1
+        node.name,
+        StepKind.WAIT,
+        StepState.WAITING,
+        wake_at=until,
+        iteration=iteration,
+        queue=node.queue,
+        attempt=1,
     )
     register(draft, node, step, key)
-    if draft.run.state is not RunState.WAITING:
-        draft.move_run(RunState.WAITING)
 
 
 def match(draft: Draft, node: Node) -> tuple[str, str]:

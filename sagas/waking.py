@@ -13,14 +13,15 @@ from ..schemas.states import (
     StepKind,
     StepState,
 )
-from . import expiring, failing, forward, locking, retry, settling, undoing, waiting, waits
+from . import advancing, doubting, expiring, failing, locking, retry, settling, undoing, waiting, waits
 from .definition import Node
 from .draft import Draft
 from .facts import Stale
 from .model import Decision, Step
 from .transitions import fits
-from .words import HARD_TIMEOUT, OUTCOME_UNKNOWN, WAIT_TIMEOUT, WORKER_LOST
+from .words import HARD_TIMEOUT, OUTCOME_UNKNOWN, WORKER_LOST
 
+_STOPPING_RUN = frozenset({RunState.COMPENSATING, RunState.CANCEL_REQUESTED})
 _FORWARD_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.WAITING})
 
 
@@ -31,7 +32,7 @@ def start(draft: Draft) -> Decision:
     draft.note("run.started", version=draft.definition.version)
     if locking.queued(draft.run) and not draft.run.holds:
         return locking.enter(draft)
-    forward.begin(draft, draft.definition.nodes[0])
+    advancing.advance(draft)
     return draft.decision()
 
 
@@ -77,7 +78,7 @@ def _look_again(draft: Draft, node: Node, step: Step) -> None:
         draft.move(step, step.state, wake_at=draft.reminder())
     elif step.state is StepState.UNKNOWN and not node.can_ask:  # the step's policy has changed since
         waits.close(draft, step)
-        failing.person(draft, step, OUTCOME_UNKNOWN, step.message)
+        doubting.person(draft, step, OUTCOME_UNKNOWN, step.message)
     elif step.state is StepState.RETRY_PENDING:
         draft.announce(draft.move(step, StepState.PENDING, wake_at=draft.first_nudge()))
     else:
@@ -114,32 +115,12 @@ def wake_run(draft: Draft) -> Decision:
 
 def heal(draft: Draft) -> Decision:
     """Do again what should have followed the last final row of a run that stands still."""
-    if draft.stopping:
+    if draft.run.state in _STOPPING_RUN:
         draft.note("run.healed")
         undoing.proceed(draft)
     elif draft.run.state in _FORWARD_RUN:
-        rows = [
-            (place, step)
-            for step in draft.run.steps
-            if (place := draft.definition.place(step.name)) is not None
-        ]
         draft.note("run.healed")
-        if rows and draft.run.state is RunState.PENDING:
+        if draft.run.steps and draft.run.state is RunState.PENDING:
             draft.move_run(RunState.RUNNING)
-        if rows:
-            _after(draft, max(rows, key=lambda row: row[0])[1])
-        else:
-            forward.begin(draft, draft.definition.nodes[0])
+        advancing.advance(draft)
     return draft.decision()
-
-
-def _after(draft: Draft, step: Step) -> None:
-    """Do again what should have followed a final row."""
-    node = draft.definition.node(step.name)
-    assert node is not None
-    if step.state in {StepState.SUCCEEDED, StepState.SKIPPED}:
-        forward.go_on(draft, step)
-    elif step.state is StepState.CANCELLED and draft.run.state is RunState.WAITING:
-        draft.move_run(RunState.CANCELLED, code=WAIT_TIMEOUT, cause=WAIT_TIMEOUT)
-    else:
-        failing.after_failure(draft, node, step)

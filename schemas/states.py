@@ -62,6 +62,8 @@ class StepKind(StrEnum):
     TX = "TX"
     WAIT = "WAIT"
     UNDO = "UNDO"
+    CHOICE = "CHOICE"
+    LOOP = "LOOP"
 
 
 class LetterStatus(StrEnum):

@@ -4,7 +4,7 @@
 -- name: load_run
 SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
-       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority,
+       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority, r.no_undo,
        coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
                  WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
        (SELECT q.since FROM milepost.resource_queue AS q
@@ -37,7 +37,7 @@ SELECT 1 FROM milepost.run WHERE id = $1 FOR UPDATE;
 WITH cas AS (
     UPDATE milepost.run
     SET state = $3, code = $4, cause = $5, history_n = $6, finish_n = $7, wake_at = $8, finished_at = $9,
-        active_for = $21, active_since = $22, version = version + 1, updated_at = milepost.clock()
+        active_for = $21, active_since = $22, no_undo = $23, version = version + 1, updated_at = milepost.clock()
     WHERE id = $1 AND version = $2
     RETURNING id, tenant, saga, key, correlation_id
 ), steps AS (

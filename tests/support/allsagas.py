@@ -162,12 +162,17 @@ def acts(step: str) -> list[Fact]:
 
 def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
     """Every kind of fact, with the right and with an older fence or generation."""
-    found: list[Fact] = [Start(), Claim(step.name, OTHER), Wake(None, 0), Claim("nobody", OTHER)]
+    found: list[Fact] = [
+        Start(),
+        Claim(step.name, OTHER, step.iteration),
+        Wake(None, 0),
+        Claim("nobody", OTHER),
+    ]
     for fence in (step.fence - age for age in ages):
         found += [
-            Succeeded(step.name, fence, {"id": "x"}),
-            HandedBack(step.name, fence),
-            Stale(step.name, fence, NOW - timedelta(seconds=5)),
+            Succeeded(step.name, fence, {"id": "x"}, step.iteration),
+            HandedBack(step.name, fence, step.iteration),
+            Stale(step.name, fence, NOW - timedelta(seconds=5), step.iteration),
         ]
         verdicts: tuple[tuple[Verdict, timedelta | None], ...] = (
             ("retry", None),
@@ -175,7 +180,10 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
             ("unknown", None),
             ("not_sent", timedelta.max),
         )
-        found += [TryFailed(step.name, fence, verdict, "CODE", "words", pause) for verdict, pause in verdicts]
+        found += [
+            TryFailed(step.name, fence, verdict, "CODE", "words", pause, iteration=step.iteration)
+            for verdict, pause in verdicts
+        ]
         answers = (
             ProbeFound({"id": "x"}),
             ProbeAbsent(),
@@ -183,11 +191,11 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
             ProbeFailed("NO"),
             ProbeError("X", "words"),
         )
-        found += [Probed(step.name, fence, answer) for answer in answers]
+        found += [Probed(step.name, fence, answer, step.iteration) for answer in answers]
     for generation in (step.generation - age for age in ages):
         found += [
-            Wake(step.name, generation),
-            Signalled(step.name, generation, {"id": "x"}),
-            Signalled(step.name, generation, {"wrong": "body"}),
+            Wake(step.name, generation, step.iteration),
+            Signalled(step.name, generation, {"id": "x"}, step.iteration),
+            Signalled(step.name, generation, {"wrong": "body"}, step.iteration),
         ]
     return found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from milepost.sagas.checks import check_definition
+from milepost.sagas.trying import check_definition
 from milepost.schemas.errors import DefinitionError
 from milepost.schemas.options import Repeat, Then
 

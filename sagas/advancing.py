@@ -1,0 +1,164 @@
+"""Going on from what the rows say: begin what has become runnable, give up what is not wanted, join, or stop the run.
+
+The rows are all that counts, so it does not matter which branch reports last, and doing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
+from . import asking, expiring, standing, stopping, tree, undoing, waits
+from .draft import Draft
+from .model import Step
+from .standing import Standing
+from .words import OUTCOME_UNKNOWN
+
+
+def go_on(draft: Draft, step: Step) -> None:
+    """Go on after a row that is over: forward, or, when the run is stopping, with the undo."""
+    if draft.stopping:
+        undoing.proceed(draft)
+    else:
+        advance(draft, after=step)
+
+
+def tidy(draft: Draft) -> None:
+    """Give up a row that goes on although its part is not wanted any more."""
+    if draft.run.state not in FINAL_RUN_STATES and not draft.stopping:
+        advance(draft)
+
+
+def would_stop(draft: Draft, step: Step) -> bool:
+    """Whether the run would stop if this row failed for good now."""
+    rows = standing.rows_of(draft.run)
+    rows[step.name, step.iteration] = replace(step, state=StepState.FAILED)
+    return standing.look(draft.definition.flow, rows) in {Standing.FAILED, Standing.LOST}
+
+
+def advance(draft: Draft, *, after: Step | None = None) -> None:
+    """Bring a run that goes forward as far as its rows allow.
+
+    Args:
+        after: The row that has just ended, to say why a run stops that has no other reason left.
+    """
+    flow = draft.definition.flow
+    standing_now = standing.look(flow, standing.rows_of(draft.run))
+    if standing_now is Standing.OPEN:
+        walk = _Walk(draft)
+        walk.through(flow, "", wanted=True)
+        if walk.stopped:
+            return
+        standing_now = standing.look(flow, standing.rows_of(draft.run))
+    if standing_now is Standing.OK:
+        draft.note("run.completed")
+        draft.move_run(RunState.SUCCEEDED, code=None)
+    elif standing_now is not Standing.OPEN:
+        _stop(draft, after)
+
+
+def _stop(draft: Draft, after: Step | None) -> None:
+    lost = standing.culprit(draft.definition.flow, standing.rows_of(draft.run)) or after
+    node = None if lost is None else draft.definition.node(lost.name)
+    code = (lost.code if lost is not None else None) or OUTCOME_UNKNOWN
+    stopping.stop(draft, code, undo=node is None or node.compensates)
+
+
+@dataclass
+class _Walk:
+    """One way through the tree.
+
+    Attributes:
+        stopped: The run's time was over, so nothing more began.
+    """
+
+    draft: Draft
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self._steps: tuple[Step, ...] | None = None
+        self._rows: dict[tuple[str, str], Step] = {}
+
+    def _look(self, part: tree.Part, path: str) -> Standing:
+        return standing.look(part, self.rows(), path)
+
+    def rows(self) -> dict[tuple[str, str], Step]:
+        """Return the rows as they are now."""
+        if self._steps is not self.draft.run.steps:
+            self._steps, self._rows = self.draft.run.steps, standing.rows_of(self.draft.run)
+        return self._rows
+
+    def through(self, part: tree.Part, path: str, *, wanted: bool) -> None:
+        """Begin what may begin in an open part; where it is not `wanted`, give up what has begun."""
+        if self.stopped or self._look(part, path) not in {Standing.OPEN, Standing.LOST}:
+            return
+        match part:
+            case tree.Leaf(name=name):
+                self._leaf(name, path, wanted)
+            case tree.Series(parts=parts):
+                self._series(parts, path, wanted)
+            case tree.Parallel():
+                self._parallel(part, path, wanted)
+            case tree.Choice():
+                self._choice(part, path, wanted)
+            case tree.Loop():
+                self._loop(part, path, wanted)
+
+    def _series(self, parts: tuple[tree.Part, ...], path: str, wanted: bool) -> None:
+        for one in parts:
+            self.through(one, path, wanted=wanted)
+            if self._look(one, path) is not Standing.OK:
+                return
+
+    def _parallel(self, part: tree.Parallel, path: str, wanted: bool) -> None:
+        kept = wanted and not standing.gives_up(part, self.rows(), path)
+        for branch in part.branches:
+            self.through(branch, path, wanted=kept)
+        if kept and standing.gives_up(part, self.rows(), path):
+            self._parallel(part, path, wanted)
+
+    def _leaf(self, name: str, path: str, wanted: bool) -> None:
+        row = self.draft.run.step(name, path)
+        if row is not None:
+            if not wanted:
+                stopping.give_up(self.draft, row)
+        elif wanted and not self._expired():
+            self._begin(name, path)
+
+    def _expired(self) -> bool:
+        self.stopped = self.stopped or expiring.expired(self.draft)
+        return self.stopped
+
+    def _begin(self, name: str, path: str) -> None:
+        draft = self.draft
+        node = draft.definition.node(name)
+        assert node is not None, "a leaf stands for a node"
+        if node.wait is not None:
+            waits.begin(draft, node, path)
+            return
+        at, queue = draft.first_nudge(), node.queue
+        draft.announce(
+            draft.create(name, node.kind, StepState.PENDING, wake_at=at, iteration=path, queue=queue)
+        )
+
+    def _choice(self, part: tree.Choice, path: str, wanted: bool) -> None:
+        row = self.draft.run.step(part.name, path)
+        if row is None:
+            if not wanted or self._expired():
+                return
+            row = asking.choose(self.draft, part, path)
+        if row.state is StepState.SUCCEEDED:
+            self.through(standing.way_of(part, row), path, wanted=wanted)
+        elif not wanted:
+            stopping.give_up(self.draft, row)
+
+    def _loop(self, part: tree.Loop, path: str, wanted: bool) -> None:
+        number, row = standing.round_of(part, self.rows(), path)
+        inside = tree.under(path, number)
+        self.through(part.body, inside, wanted=wanted and row is None)
+        if row is not None and not wanted:
+            stopping.give_up(self.draft, row)
+        elif row is None and wanted and self._look(part.body, inside) is Standing.OK and not self._expired():
+            row = asking.end_round(self.draft, part, path, number)
+            if row.state is StepState.SUCCEEDED and not row.result["done"]:
+                self._loop(part, path, wanted)
