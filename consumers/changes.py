@@ -16,6 +16,7 @@ import asyncpg
 from ..outbox.model import OutboxRow, message_row
 from ..outbox.publish import publish_rows
 from ..sagas.decide import decide, then_claim
+from ..sagas.definition import operation_key
 from ..sagas.facts import Fact
 from ..sagas.model import Decision, Limits, Run, Work
 from ..sagas.registry import Definitions

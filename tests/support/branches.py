@@ -9,7 +9,7 @@ from milepost.sagas.definition import Definition
 from milepost.sagas.facts import Act, Claim, Fact, Succeeded, TryFailed, Verdict
 from milepost.sagas.model import Decision, Step
 from milepost.schemas.options import Retry
-from milepost.schemas.states import FINAL_STEP_STATES, StepKind, StepState
+from milepost.schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 
 from tests.support.sagas import WORKER, Play, add_step, new_saga
 
@@ -28,6 +28,10 @@ class Branches(Play):
     def states(self) -> dict[str, StepState]:
         """Return the state of every row outside loops."""
         return {step.name: step.state for step in self.run.steps}
+
+    def state_now(self) -> RunState:
+        """Return the run's state, whatever it was before."""
+        return self.run.state
 
     def open(self) -> set[str]:
         """Return the names of the live rows."""
