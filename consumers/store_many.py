@@ -85,6 +85,7 @@ def _run_columns(many: Sequence[ToStore]) -> Iterable[list[object]]:
             one.decision.run.finished_at,
             one.decision.run.active_for,
             one.decision.run.active_since,
+            one.decision.run.no_undo,
         )
         for one in many
     ]

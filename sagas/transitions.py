@@ -41,7 +41,7 @@ RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.RUNNING, _R.CANCEL_REQUESTED): _by("timer person"),
     (_R.WAITING, _R.RUNNING): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.SUCCEEDED): _by("worker timer sweep signal person"),
-    (_R.WAITING, _R.FAILED): _by("timer person"),
+    (_R.WAITING, _R.FAILED): _by("timer signal person"),
     (_R.WAITING, _R.COMPENSATING): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.CANCELLED): _by("timer person"),
     (_R.WAITING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),

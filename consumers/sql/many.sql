@@ -12,7 +12,7 @@ SET LOCAL jit = off;
 -- name: load_runs
 SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
-       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority,
+       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority, r.no_undo,
        coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
                  WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
        (SELECT q.since FROM milepost.resource_queue AS q
@@ -43,15 +43,17 @@ SELECT id, version FROM milepost.run WHERE id = ANY ($1::uuid[]) ORDER BY id FOR
 
 -- name: store_decisions
 WITH given AS (
-    SELECT id, version, state, code, cause, history_n, finish_n, wake_at, finished_at, active_for, active_since
+    SELECT id, version, state, code, cause, history_n, finish_n, wake_at, finished_at, active_for, active_since,
+        no_undo
     FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::integer[],
-        $8::timestamptz[], $9::timestamptz[], $10::interval[], $11::timestamptz[]) AS g(id, version, state, code,
-        cause, history_n, finish_n, wake_at, finished_at, active_for, active_since)
+        $8::timestamptz[], $9::timestamptz[], $10::interval[], $11::timestamptz[], $12::boolean[]) AS g(id, version,
+        state, code, cause, history_n, finish_n, wake_at, finished_at, active_for, active_since, no_undo)
 ), cas AS (
     UPDATE milepost.run AS r
     SET state = given.state, code = given.code, cause = given.cause, history_n = given.history_n,
         finish_n = given.finish_n, wake_at = given.wake_at, finished_at = given.finished_at,
-        active_for = given.active_for, active_since = given.active_since, version = r.version + 1,
+        active_for = given.active_for, active_since = given.active_since, no_undo = given.no_undo,
+        version = r.version + 1,
         updated_at = milepost.clock()
     FROM given
     WHERE r.id = given.id AND r.version = given.version
@@ -63,7 +65,7 @@ WITH given AS (
     SELECT s.run_id, s.name, s.iteration, s.n, s.kind, s.state, s.undo_of, s.queue, s.attempt, s.fence, s.generation,
            s.worker, s.wake_at, s.doubt, s.doubt_at, s.result, s.code, s.message, s.finish_no, s.probes, s.nudges,
            s.since, s.first_at, s.started_at, s.finished_at
-    FROM jsonb_to_recordset($12::jsonb) AS s(run_id uuid, name text, iteration text, n integer, kind text,
+    FROM jsonb_to_recordset($13::jsonb) AS s(run_id uuid, name text, iteration text, n integer, kind text,
         state text, undo_of text, queue text, attempt integer, fence bigint, generation bigint, worker uuid,
         wake_at timestamptz, doubt boolean, doubt_at timestamptz, result jsonb, code text, message text,
         finish_no integer, probes integer, nudges integer, since timestamptz, first_at timestamptz,
@@ -79,7 +81,7 @@ WITH given AS (
 ), entries AS (
     INSERT INTO milepost.history (run_id, n, event, step, attempt, data)
     SELECT h.run_id, h.n, h.event, h.step, h.attempt, h.data
-    FROM jsonb_to_recordset($13::jsonb) AS h(run_id uuid, n integer, event text, step text, attempt integer,
+    FROM jsonb_to_recordset($14::jsonb) AS h(run_id uuid, n integer, event text, step text, attempt integer,
         data jsonb)
     WHERE h.run_id = ANY (ARRAY(SELECT id FROM cas))
 ), settled AS (
@@ -88,14 +90,14 @@ WITH given AS (
     SELECT t.id, cas.tenant, cas.id, t.step, t.before, t.evidence, t.decision, t.after, 'system', t.reason,
            cas.correlation_id
     FROM cas
-    JOIN jsonb_to_recordset($14::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
+    JOIN jsonb_to_recordset($15::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
         decision text, after text, reason text) ON t.run_id = cas.id
 ), audited AS (
     INSERT INTO milepost.audit (id, tenant, actor, act, run_id, step, reason, before, after, evidence)
     SELECT t.id, cas.tenant, 'system', 'reconcile', cas.id, t.step, t.reason,
            jsonb_build_object('state', t.before), jsonb_build_object('state', t.after), t.evidence
     FROM cas
-    JOIN jsonb_to_recordset($14::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
+    JOIN jsonb_to_recordset($15::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
         decision text, after text, reason text) ON t.run_id = cas.id
 ), outcome AS (
     UPDATE milepost.run_key AS k
@@ -105,8 +107,8 @@ WITH given AS (
 ), sent AS (
     INSERT INTO milepost.outbox (id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
     SELECT o.id, o.tenant, o.topic, o.aggregatetype, o.aggregateid, o.type, o.payload, o.headers::jsonb
-    FROM unnest($15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::bytea[],
-        $23::text[]) AS o(run_id, id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
+    FROM unnest($16::uuid[], $17::uuid[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[], $23::bytea[],
+        $24::text[]) AS o(run_id, id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
     WHERE o.run_id = ANY (ARRAY(SELECT id FROM cas))
 )
 SELECT id FROM cas;

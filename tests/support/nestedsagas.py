@@ -23,8 +23,19 @@ def nested() -> Iterator[tuple[str, Definition]]:
     yield "optional", _of(lambda saga: (optional(_plain(saga, "it")), _wait(Then.CONTINUE)(saga, "w")))
     yield "at-least", _of(lambda saga: (at_least(1, _never(saga, "it"), _plain(saga, "other")),))
     yield "choice", _of(lambda saga: (when(_raises, _plain(saga, "it")),))
-    yield "way-past", _of(lambda saga: (when(lambda v: False, _plain(saga, "it")),))
-    yield "loop", _of(lambda saga: (loop(_plain(saga, "it"), until=lambda v: False, at_most=1),))
+    yield "way-past", _of(lambda saga: (when(_no, _plain(saga, "it")),))
+    yield "loop", _of(lambda saga: (loop(_plain(saga, "it"), until=_no, at_most=1),))
+    yield "choice-last", _of(lambda saga: (optional(_plain(saga, "it")), when(_no, _plain(saga, "other"))))
+    yield (
+        "choice-told",
+        _of(lambda saga: (_wait(Then.CONTINUE)(saga, "it"), when(_no, _plain(saga, "other")))),
+    )
+    yield "loop-lost", _of(lambda saga: (loop(optional(_plain(saga, "it")), until=_no, at_most=1),))
+    yield "loop-told", _of(lambda saga: (loop(_wait(Then.PERSON)(saga, "it"), until=_no, at_most=1),))
+
+
+def _no(view: Any) -> bool:
+    return False
 
 
 def _raises(view: Any) -> bool:
