@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .sagas.saga import Saga
     from .sagas.shapes import all_of, at_least, best_effort, loop, optional, sequence, when
     from .schemas.aesgcm import AesGcm
+    from .schemas.artifacts import Artifact, ArtifactChanged, ArtifactMissing, ArtifactStoreUnavailable
     from .schemas.codecs import Codec, CodecContext, Coded, Unreadable
     from .schemas.commands import Command
     from .schemas.envelope import Envelope
@@ -49,6 +50,10 @@ __all__ = [
     "Absent",
     "AesGcm",
     "AnyTx",
+    "Artifact",
+    "ArtifactChanged",
+    "ArtifactMissing",
+    "ArtifactStoreUnavailable",
     "Codec",
     "CodecContext",
     "Coded",
@@ -120,6 +125,10 @@ _HOMES = {
     "Absent": "schemas.options",
     "AesGcm": "schemas.aesgcm",
     "AnyTx": "schemas.transaction",
+    "Artifact": "schemas.artifacts",
+    "ArtifactChanged": "schemas.artifacts",
+    "ArtifactMissing": "schemas.artifacts",
+    "ArtifactStoreUnavailable": "schemas.artifacts",
     "Codec": "schemas.codecs",
     "CodecContext": "schemas.codecs",
     "Coded": "schemas.codecs",

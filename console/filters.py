@@ -51,6 +51,21 @@ def read_since(text: str) -> timedelta | datetime:
     return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
 
 
+def read_age(text: str) -> timedelta:
+    """Read --older: a duration such as "2h" or "7d".
+
+    Raises:
+        UsageError: MP601 when it is none.
+    """
+    from ..schemas.settings import parse_duration
+
+    with suppress(ValueError):
+        length = parse_duration(text)
+        if isinstance(length, timedelta):
+            return length
+    raise UsageError("MP601", f"--older {text!r} is no duration, such as 30m, 2h, 7d.")
+
+
 def wanted(
     states: Sequence[RunState],
     *,

@@ -17,6 +17,7 @@ import typer
 from ..schemas.errors import MilepostError
 from . import (
     act_commands,
+    artifact_commands,
     contract_commands,
     dead_commands,
     graph_commands,
@@ -50,6 +51,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(run_commands.commands, name="runs")
+app.add_typer(artifact_commands.commands, name="artifacts")
 app.add_typer(dead_commands.commands, name="dead")
 app.add_typer(outbox_commands.commands, name="outbox")
 app.add_typer(record_commands.signals, name="signals")

@@ -22,6 +22,7 @@ from ..streams.kafka import GroupOptions
 from ..streams.lifecycle import Role, Stop
 from ..streams.reader import GroupReader
 from ..streams.reader_lane import Handle
+from .artifacts import keeping_of
 from .calls import Tools
 from .carrying import Carrier
 from .clients import Clients, Crew
@@ -262,6 +263,7 @@ class Assembly:
             stopping=self._stopping,
             pulse=pulse,
             max_result_bytes=settings.max_result_bytes,
+            keeping=keeping_of(settings, self.database.pool),
         )
         plans = plan(self.service, self.queues)
         room = Slots(TRANSACTIONS, reserved=int(any(made.reserved for made in plans.values())))

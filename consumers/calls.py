@@ -28,10 +28,12 @@ from ..sagas.facts import (
 )
 from ..sagas.model import Json, Run, Step
 from ..sagas.words import BAD_ANSWER, WORKER_LOST, bad_answer
+from ..schemas.artifacts import Artifact
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import Absent, Failed, Found, InProgress
 from ..schemas.states import StepKind, StepState
+from .artifacts import CallArtifacts, Keeping
 from .classify import Classified, classify, quotes
 from .lease import LeaseLost
 from .pulse import Pulse, StepTaken
@@ -57,6 +59,7 @@ class Tools:
         stopping: Whether a stop was asked for.
         pulse: Answers what steps ask while they run.
         max_result_bytes: Largest result, in bytes of JSON.
+        keeping: Where artifacts are kept; None for nowhere.
         around: Stands around every call of a user's function; the test kit's makes calls fail.
     """
 
@@ -66,6 +69,7 @@ class Tools:
     stopping: Callable[[], bool]
     pulse: Pulse
     max_result_bytes: int
+    keeping: Keeping | None = None
     around: Callable[[Call, Callable[[], Awaitable[Any]]], Awaitable[Any]] = just_call
 
 
@@ -87,6 +91,12 @@ class Call:
     def __post_init__(self) -> None:
         self.emitted: list[Event] = []
         self.begun = False
+        keeping = self.tools.keeping
+        self.artifacts: CallArtifacts | None = None
+        if keeping is not None:
+            self.artifacts = CallArtifacts(
+                keeping, self.run, self.step, lambda: self.tools.check_lease(self.step.worker)
+            )
 
     @property
     def node(self) -> Node:
@@ -126,7 +136,15 @@ class Call:
             should_stop=lambda: self.tools.pulse.should_stop(self),
             beat=lambda progress: self.tools.pulse.beat(self, progress),
             progress=self.step.progress,
+            artifacts=self.artifacts,
         )
+
+    def recorded(self, fact: Fact) -> list[Artifact]:
+        """Return the artifacts that are recorded with a fact: of a call that succeeded, or a probe that found."""
+        done = isinstance(fact, Succeeded) or (
+            isinstance(fact, Probed) and isinstance(fact.answer, ProbeFound)
+        )
+        return list(self.artifacts.made) if done and self.artifacts is not None else []
 
     async def outside(self) -> Fact:
         """Call the user's function and say what came of it; never raises, not even when cancelled."""

@@ -20,6 +20,7 @@ from ..sagas.definition import operation_key
 from ..sagas.facts import Fact
 from ..sagas.model import Decision, Limits, Run, Work
 from ..sagas.registry import Definitions
+from ..schemas.artifacts import Artifact
 from ..schemas.ids import Clock, Ids, Randomness
 from ..schemas.messages import (
     ResumeMessage,
@@ -29,7 +30,7 @@ from ..schemas.messages import (
     runs_topic,
     work_topic,
 )
-from . import resources
+from . import artifacts, resources
 from .resources import Granted
 from .store import Conflict, Loaded, is_empty, load_run, open_waits, store_decision
 
@@ -93,6 +94,7 @@ class Changes:
         fact: FactOf,
         *,
         emitted: Sequence[OutboxRow] = (),
+        made: Sequence[Artifact] = (),
         inline: InlineClaim | None = None,
     ) -> Change | None:
         """Apply a fact to a run.
@@ -102,6 +104,7 @@ class Changes:
             run_id: The run.
             fact: What happened, or a function from the loaded run to it (None: nothing to do after all).
             emitted: Events that leave with this change, or not at all.
+            made: Artifacts that are recorded with it, or not at all.
             inline: Claim the next local step in the same change.
 
         Returns:
@@ -117,7 +120,7 @@ class Changes:
                     decision = None if loaded is None else self.decide(loaded, fact, inline)
                     if loaded is None or decision is None:
                         return None
-                    await self.store(connection, loaded.run, decision, emitted)
+                    await self.store(connection, loaded.run, decision, emitted, made)
                     return Change(loaded, decision)
             except Conflict:
                 misses += 1
@@ -143,8 +146,9 @@ class Changes:
         before: Run,
         decision: Decision,
         emitted: Sequence[OutboxRow] = (),
+        made: Sequence[Artifact] = (),
     ) -> None:
-        """Store a decision with its messages: one statement, or a transaction where waits begin or end.
+        """Store a decision with its messages: one statement, or a transaction where there is more to it.
 
         Raises:
             Conflict: Somebody was faster; nothing was written.
@@ -152,9 +156,12 @@ class Changes:
         if is_empty(decision):
             return
         rows = self.messages(decision, emitted)
-        several = bool(decision.opens or decision.closes or decision.lock)
+        recorded = made if decision.answer == "changed" else ()
+        several = bool(decision.opens or decision.closes or decision.lock or recorded)
         async with _transaction(connection, several):
             await store_decision(connection, before, decision, rows, self.ids)
+            if recorded:
+                await artifacts.record(connection, decision.run.tenant, recorded)
             if decision.opens:
                 await open_waits(connection, decision, self._resumes(decision))
             if decision.lock is not None:

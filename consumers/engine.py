@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import asyncpg
 
 from ..outbox.model import OutboxRow
 from ..sagas.model import Limits
+from ..schemas.artifacts import Artifact
 from .changes import Change, Changes, FactOf, InlineClaim
 from .grouping import Group
 
@@ -105,10 +106,21 @@ class Engine:
         fact: FactOf,
         *,
         emitted: Sequence[OutboxRow] = (),
+        made: Sequence[Artifact] = (),
         inline: InlineClaim | None = None,
     ) -> Change | None:
-        """Apply a fact, together with what others ask for at the same moment; as `Changes.apply`."""
-        change = await self._group.change(run_id, fact, emitted=emitted, inline=inline)
+        """Apply a fact, together with what others ask for at the same moment; as `Changes.apply`.
+
+        A change that records artifacts goes by itself: it takes a statement more than the others.
+        """
+        if made:
+            async with self.pool.acquire() as proxy:
+                connection = cast("asyncpg.Connection[Any]", proxy)
+                change = await self.changes.apply(
+                    connection, run_id, fact, emitted=emitted, made=made, inline=inline
+                )
+        else:
+            change = await self._group.change(run_id, fact, emitted=emitted, inline=inline)
         tell(change)
         return change
 

@@ -90,7 +90,9 @@ async def finish(engine: Engine, call: Call, fact: Fact, inline: InlineClaim) ->
     pause = FIRST_PAUSE
     while True:
         try:
-            change = await engine.change(call.run.id, still_ours, emitted=rows, inline=inline)
+            change = await engine.change(
+                call.run.id, still_ours, emitted=rows, made=call.recorded(fact), inline=inline
+            )
             return claimed_in(change, recovered)
         except DATABASE_ERRORS as error:
             if not will_pass(error):
@@ -151,7 +153,9 @@ async def _in_transaction(
             result = call.encode(value)
             fact = Succeeded(call.step.name, call.step.fence, result, iteration=call.step.iteration)
             rows = emitted_rows(engine, call)
-            change = await engine.changes.apply(tx.connection, call.run.id, fact, emitted=rows, inline=inline)
+            change = await engine.changes.apply(
+                tx.connection, call.run.id, fact, emitted=rows, made=call.recorded(fact), inline=inline
+            )
             if change is None or change.decision.answer != "changed":
                 raise Superseded
             changes.append(change)

@@ -50,6 +50,9 @@ BY_STATE: Mapping[str, Meaning] = {
 
 #: By class; the nearest one of the exception's ancestors counts.
 BY_CLASS: Mapping[str, Meaning] = {
+    "milepost.schemas.artifacts.ArtifactMissing": ("unknown", "ARTIFACT_MISSING"),
+    "milepost.schemas.artifacts.ArtifactChanged": ("unknown", "ARTIFACT_CHANGED"),
+    "milepost.schemas.artifacts.ArtifactStoreUnavailable": ("unknown", "ARTIFACT_STORE_UNAVAILABLE"),
     "httpx.ConnectError": ("not_sent", "CONNECT_FAILED"),
     "httpx.ConnectTimeout": ("not_sent", "CONNECT_TIMEOUT"),
     "httpx.PoolTimeout": ("not_sent", "POOL_TIMEOUT"),

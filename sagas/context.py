@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.states import FINAL_STEP_STATES, StepState
+from .artifacts import Artifacts, HasArtifacts
 from .model import Json, Run, Step
 from .progress import read_progress
 from .tree import relation
@@ -152,7 +153,7 @@ def reads_later(definition: Definition, reader: str, name: str) -> DefinitionErr
     )
 
 
-class Context(View[I]):
+class Context(View[I], HasArtifacts):
     """What a step, a probe or an undo receives.
 
     Attributes:
@@ -177,6 +178,7 @@ class Context(View[I]):
         should_stop: Callable[[], bool],
         beat: Callable[[BaseModel | None], Awaitable[None]],
         progress: Json = None,
+        artifacts: Artifacts | None = None,
     ) -> None:
         """Build a context; the worker and the test kit do, users do not.
 
@@ -191,6 +193,7 @@ class Context(View[I]):
             should_stop: Whether shutdown or cancel has been asked.
             beat: Stores a heartbeat.
             progress: What the last heartbeat of an earlier try said, as JSON.
+            artifacts: Writes and reads artifacts; None where there is no store.
         """
         super().__init__(definition, run, reader=reader)
         self.idempotency_key = idempotency_key
@@ -200,6 +203,7 @@ class Context(View[I]):
         self._should_stop = should_stop
         self._beat = beat
         self._progress = progress
+        self._artifacts = artifacts
 
     def use(self, kind: type[T], /) -> T:
         """Return the client that the service provides for this class.

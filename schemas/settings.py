@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from .artifacts import place_problem
 from .errors import StartError
 from .masking import mask_url
 from .queues import check_numbers
@@ -96,6 +97,11 @@ class Settings(BaseSettings):
         pooler: "transaction" behind a transaction-mode pooler: no prepared statements.
         max_event_bytes: Largest body of an event, in bytes.
         max_result_bytes: Largest result of a step, in bytes of JSON.
+        artifacts: Where steps write artifacts: a folder, file:///var/lib/shop, or a bucket, s3://bucket/prefix.
+        artifacts_endpoint: URL of a store that speaks S3 and is not Amazon's.
+        artifacts_region: Its region. This and the keys are taken from AWS_* variables when not set here.
+        artifacts_access_key: Its access key.
+        artifacts_secret_key: The secret to it.
         health: host:port at which `serve` answers GET /live and GET /ready; off when not set.
         stuck_after: `serve` ends when one of its readers has been red for so long though both servers answer.
     """
@@ -137,6 +143,11 @@ class Settings(BaseSettings):
     pooler: Literal["none", "transaction"] = "none"
     max_event_bytes: int = Field(default=MAX_EVENT_BYTES, gt=0)
     max_result_bytes: int = 65_536
+    artifacts: str | None = None
+    artifacts_endpoint: str | None = None
+    artifacts_region: str | None = None
+    artifacts_access_key: str | None = None
+    artifacts_secret_key: SecretStr | None = None
     health: str | None = None
     stuck_after: Duration = timedelta(minutes=15)
 
@@ -178,6 +189,12 @@ class Settings(BaseSettings):
             raise ValueError(f"{_and(unused)} is set and {where} is not encrypted; say SSL or SASL_SSL")
         if self.kafka_key is not None and self.kafka_cert is None:
             raise ValueError("MILEPOST_KAFKA_KEY needs MILEPOST_KAFKA_CERT")
+        return self
+
+    @model_validator(mode="after")
+    def _artifacts_are_somewhere(self) -> Self:
+        if self.artifacts is not None and (problem := place_problem(self.artifacts)):
+            raise ValueError(f"MILEPOST_ARTIFACTS {problem}")
         return self
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from ..consumers.artifacts import keeping_of
 from ..consumers.calls import Tools
 from ..consumers.engine import Engine
 from ..consumers.finishing import Claimed
@@ -86,6 +87,7 @@ class Process:
             stopping=lambda: False,
             pulse=self._pulse,
             max_result_bytes=opened.settings.max_result_bytes,
+            keeping=keeping_of(opened.settings, opened.database.pool),
             around=faults.around,
         )
         self._workers: dict[str, _Worker] = {}

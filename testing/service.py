@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import PostgresDsn
@@ -83,7 +86,13 @@ async def on_database(service: Milepost, url: str) -> AsyncGenerator[Opened]:
             "MP356",
             f"open_kit(): a kit is already open on service {service.name}. Close it first; a service has one database.",
         )
-    settings = _settings(service, url)
+    with TemporaryDirectory(prefix="milepost-artifacts-") as folder:
+        async with _on(service, _settings(service, url, Path(folder))) as opened:
+            yield opened
+
+
+@asynccontextmanager
+async def _on(service: Milepost, settings: Settings) -> AsyncGenerator[Opened]:
     clock = ManualClock(SystemClock().now())
     database = Database(settings, engine=service.engine)
     await database.open()
@@ -99,8 +108,10 @@ async def on_database(service: Milepost, url: str) -> AsyncGenerator[Opened]:
         await database.close()
 
 
-def _settings(service: Milepost, url: str) -> Settings:
+def _settings(service: Milepost, url: str, folder: Path) -> Settings:
     here: dict[str, Any] = {"database_url": PostgresDsn(url), "kafka": PLACEHOLDER_KAFKA, "pooler": "none"}
+    # A test never writes into the service's own store.
+    here["artifacts"] = folder.as_uri() if find_spec("obstore") else None
     given = service._settings
     return Settings(**here) if given is None else given.model_copy(update=here)
 

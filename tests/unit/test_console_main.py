@@ -74,7 +74,7 @@ def test_help_lists_exactly_what_works() -> None:
             "explain",
             "demo",
         ),
-        *("runs", "dead", "outbox", "signals", "webhooks", "operations", "contracts"),
+        *("runs", "artifacts", "dead", "outbox", "signals", "webhooks", "operations", "contracts"),
     ]
 
 
