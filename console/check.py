@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..consumers.probes import health_address
-from ..schemas.errors import ConnectError, MilepostError, StartError, StateError, UsageError
+from ..schemas.errors import ConnectError, DefinitionError, MilepostError, StartError, StateError, UsageError
 from ..streams.migrate import migration_files
 from .application import load_app
 from .findings import Check, counted, judge_schema
@@ -50,6 +50,7 @@ async def check(given: Globals, *, strict: bool) -> None:
             out.say(f"  {limits}")
         for error in errors:
             out.say(f"  {error.code} {error.text}")
+    found += _rates(out, service)
     if not service.sagas:
         out.say(f"service {service.name}: no sagas, {counted(len(service.consumers), 'consumer')}")
     schema, unseen = await _schema(given)
@@ -82,6 +83,19 @@ def _keys(out: Output, service: Milepost) -> Sequence[Check]:
     for text in sorted(wrong):
         _print_schema(out, wrong[text])
     return list(wrong.values())
+
+
+def _rates(out: Output, service: Milepost) -> int:
+    """Say which rate limit is not there; returns the number of findings."""
+    from ..consumers.gates import check_limits
+
+    try:
+        check_limits(service)
+    except DefinitionError as error:
+        out.item(limits=sorted(service.limits), findings=[{"code": error.code, "text": error.text}])
+        out.say(f"{error.code} {error.text}")
+        return 1
+    return 0
 
 
 async def _memory(out: Output, service: Milepost) -> Sequence[Check]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import UUID
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from ..inbox.consumer import Consumer
 from ..sagas.context import RunRef
 from ..sagas.facts import Verdict
+from ..sagas.limiting import Limit, check
 from ..sagas.registry import Definitions
 from ..sagas.saga import Saga
 from ..schemas.errors import DefinitionError, UsageError
@@ -74,6 +75,7 @@ class Milepost(Edges):
         self.consumers: dict[str, Consumer] = {}
         self.webhooks: dict[str, Webhook] = {}
         self.factories: dict[type[Any], Factory] = {}
+        self.limits: dict[str, Limit] = {}
         self.verdicts: dict[type[Exception], tuple[Verdict, str]] = {}
         self.clock: Clock = SystemClock()
         self.ids: Ids = SystemIds()
@@ -109,6 +111,27 @@ class Milepost(Edges):
                 f"manager, such as {kind.__name__}.connect, not a ready client.",
             )
         self.factories[kind] = factory
+
+    def limit(self, name: str, *, calls: int, per: timedelta, queue: str | None = None) -> None:
+        """Declare a rate limit that holds over all processes of this service.
+
+        Steps count for it that say `limits=name`, or all work of a queue; their probes and undos count too. A step that
+        may not begin yet goes back, keeps no worker busy and uses no try up.
+
+        Args:
+            name: What steps call it, usually the other system.
+            calls: Most calls let through in any span of `per`.
+            per: 1 ms to 31 days.
+            queue: All steps of this queue count.
+
+        Raises:
+            DefinitionError: MP126 when it lets nothing through, or is declared twice.
+        """
+        limit = Limit(name=name, calls=calls, per=per, queue=queue)
+        check(limit)
+        if name in self.limits:
+            raise DefinitionError("MP126", f"limit({name!r}) is declared twice. Delete one.")
+        self.limits[name] = limit
 
     def classify(
         self, error: type[Exception], verdict: Literal["retry", "fatal", "unknown", "not_sent"], code: str

@@ -28,6 +28,7 @@ from .carrying import Carrier
 from .clients import Clients, Crew
 from .dead_topic import dead_topics, reporter
 from .engine import Engine, changes_of
+from .gates import Gate
 from .judging import judge_of
 from .lease import Lease
 from .orchestrator import Orchestrator
@@ -265,6 +266,7 @@ class Assembly:
             max_result_bytes=settings.max_result_bytes,
             keeping=keeping_of(settings, self.database.pool),
         )
+        gate = Gate(service, self.engine)
         plans = plan(self.service, self.queues)
         room = Slots(TRANSACTIONS, reserved=int(any(made.reserved for made in plans.values())))
         workers = {
@@ -276,6 +278,7 @@ class Assembly:
                 queue=queue,
                 slots=plans[queue].slots,
                 room=room,
+                gate=gate,
             )
             for queue in self.queues
         }
@@ -290,11 +293,7 @@ class Assembly:
 
     def _lane(self, role: str, queue: str, worker: Worker) -> Role:
         lane, topic = ("work", work_topic) if role == "worker" else ("compensation", compensation_topic)
-        name = self.service.name
-        return self._reader(
-            f"{role} {queue}",
-            f"{name}.{lane}.{queue}",
-            [topic(name, queue, priority) for priority in self.service.definitions.priorities(queue)],
-            worker.handle,
-            plan(self.service, [queue])[queue].total,
-        )
+        name, known = self.service.name, self.service.definitions
+        topics = [topic(name, queue, priority) for priority in known.priorities(queue)]
+        most = plan(self.service, [queue])[queue].total
+        return self._reader(f"{role} {queue}", f"{name}.{lane}.{queue}", topics, worker.handle, most)

@@ -18,7 +18,7 @@ from ..outbox.publish import publish_rows
 from ..sagas.decide import decide, then_claim
 from ..sagas.definition import operation_key
 from ..sagas.facts import Fact
-from ..sagas.model import Decision, Limits, Run, Work
+from ..sagas.model import Decision, Limits, Run, Step, Work
 from ..sagas.registry import Definitions
 from ..schemas.artifacts import Artifact
 from ..schemas.ids import Clock, Ids, Randomness
@@ -62,12 +62,14 @@ class InlineClaim:
         wanted: Whether that is still wanted when the time comes, and that lease still holds.
         alone: Whether nothing else in this process has to do with the run, so that a step which the row says this
             worker holds can only be one whose claim was not answered.
+        limited: Whether a step has to ask a rate limit before it is claimed.
     """
 
     worker: UUID
     queue: str
     wanted: Callable[[], bool]
     alone: Callable[[], bool]
+    limited: Callable[[Run, Step], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +137,11 @@ class Changes:
         dice = self.randomness.uniform()
         decision = decide(definition, run, happened, loaded.now, dice=dice, limits=self.limits)
         if inline is not None and decision.answer == "changed" and inline.wanted():
-            decision = then_claim(
+            following = then_claim(
                 definition, decision, inline.worker, loaded.now, queue=inline.queue, limits=self.limits
             )
+            if following.claimed is None or not inline.limited(following.run, following.claimed):
+                return following
         return decision
 
     async def store(

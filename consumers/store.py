@@ -57,7 +57,7 @@ _STEP_PLAIN = (
     "signal_version",
     "progress",
 )
-_STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at")
+_STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at", "limited_until")
 _RUN_PLAIN = (
     "id",
     "tenant",
@@ -180,6 +180,7 @@ def _step_json(step: Step, n: int) -> dict[str, Any]:
         "first_at": _text(step.first_at),
         "started_at": _text(step.started_at),
         "finished_at": _text(step.finished_at),
+        "limited_until": _text(step.limited_until),
     }
 
 

@@ -21,6 +21,7 @@ from .changes import InlineClaim
 from .claiming import Claims
 from .engine import Engine, Stopping, raise_passing
 from .finishing import Claimed, finish, finish_transactional, uncancelled
+from .gates import Gate
 from .lease import HAND_BACK, Lease
 from .slots import Slots, Ticket
 
@@ -41,6 +42,7 @@ class Worker:
         queue: Which queue's topics it serves.
         slots: Steps at once, and how many of these only work of high priority may have.
         room: Transactional steps at once, shared by the workers of a process: each holds a connection.
+        gate: Rate limits, asked before a claim.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Worker:
         queue: str,
         slots: Slots,
         room: Slots,
+        gate: Gate,
     ) -> None:
         self._engine = engine
         self._database = database
@@ -61,6 +64,7 @@ class Worker:
         self._queue = queue
         self._slots = slots
         self._room = room
+        self._gate = gate
         self._claims = Claims(engine, lease)
         self._claiming: set[asyncio.Task[bool]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,7 +114,8 @@ class Worker:
     async def _take(self, message: WorkMessage, slot: Ticket) -> bool:
         """Claim with a slot in hand; the slot goes to the task that works, or is free again."""
         try:
-            claimed = await self._claims.claim(message)
+            free = await self._gate.let_through(message, slot.priority)
+            claimed = await self._claims.claim(message) if free else None
         except BaseException:
             self._slots.release(slot)
             raise
@@ -177,6 +182,7 @@ class Worker:
             queue=self._queue,
             wanted=lambda: self._goes_on(run.priority) and self._lease.held(step.worker),
             alone=lambda: self._claims.alone(run.id),
+            limited=self._gate.limited,
         )
         attributes: dict[str, str | int] = {
             "milepost.run": str(run.id),
@@ -189,6 +195,7 @@ class Worker:
             if step.kind is StepKind.TX and not call.is_settling:
                 return await finish_transactional(self._engine, self._database, call, inline, self._room)
             fact = call.unbegun() if self._closing else await call.outside()
+            await self._gate.heard(run.id, definition, step, fact)
             return await uncancelled(finish(self._engine, call, fact, inline))
 
     def _goes_on(self, priority: Priority) -> bool:

@@ -85,6 +85,7 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
         ),
         no_undo=node.no_undo,
         irreversible=node.irreversible,
+        limits=node.limits,
     )
 
 
@@ -184,7 +185,7 @@ def _policy_of(node: Node) -> Json:
         "wait": None
         if node.wait is None
         else [node.wait.timeout.total_seconds(), node.wait.on_timeout.value, node.wait.broadcast],
-    }
+    } | ({"limits": list(node.limits)} if node.limits else {})
 
 
 def _retry(retry: Retry) -> Json:

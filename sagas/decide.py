@@ -12,10 +12,23 @@ from typing import assert_never
 from uuid import UUID
 
 from ..schemas.states import RunState, StepKind, StepState
-from . import acting, failing, forward, settling, waiting, waking
+from . import acting, failing, forward, limiting, settling, waiting, waking
 from .definition import Definition, Node
 from .draft import Draft
-from .facts import Act, Claim, Fact, HandedBack, Probed, Signalled, Stale, Start, Succeeded, TryFailed, Wake
+from .facts import (
+    Act,
+    Claim,
+    Fact,
+    HandedBack,
+    Limited,
+    Probed,
+    Signalled,
+    Stale,
+    Start,
+    Succeeded,
+    TryFailed,
+    Wake,
+)
 from .model import Decision, Limits, Run, Step
 from .transitions import Cause, fits
 
@@ -67,7 +80,7 @@ def _of_step(  # noqa: PLR0911 - one return per kind of fact
     draft: Draft,
     node: Node,
     step: Step,
-    fact: Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed,
+    fact: Claim | Succeeded | TryFailed | HandedBack | Limited | Stale | Wake | Signalled | Probed,
 ) -> Decision:
     match fact:
         case Claim():
@@ -78,6 +91,8 @@ def _of_step(  # noqa: PLR0911 - one return per kind of fact
             return failing.try_failed(draft, node, step, fact)
         case HandedBack():
             return forward.handed_back(draft, node, step, fact.fence)
+        case Limited():
+            return limiting.limited(draft, step, fact.until, fact.limit)
         case Stale():
             return waking.stale(draft, node, step, fact)
         case Wake():

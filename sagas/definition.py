@@ -84,6 +84,7 @@ class Node:
         result: Class of the stored result; the event's class for a wait; None when nothing is returned.
         on_failure: Resolved; for a wait it follows a probe that says Failed, and is always PERSON.
         queue: Queue of its work topic.
+        limits: Names of the rate limits that its calls, probes and undos count for.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Node:
     no_undo: str | None = None
     irreversible: bool = False
     wait: WaitSpec | None = None
+    limits: tuple[str, ...] = ()
 
     @property
     def can_ask(self) -> bool:

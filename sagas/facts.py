@@ -66,6 +66,16 @@ class HandedBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """A rate limit does not let the step (or its probe, or its undo) begin before `until`; nobody has claimed it."""
+
+    step: str
+    until: datetime
+    limit: str
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Stale:
     """The lease of the worker that holds the step under this fence ended at `lease_ended_at`."""
 
@@ -167,4 +177,6 @@ class Act:
     iteration: str = ""
 
 
-Fact: TypeAlias = Start | Claim | Succeeded | TryFailed | HandedBack | Stale | Wake | Signalled | Probed | Act
+Fact: TypeAlias = (
+    Start | Claim | Succeeded | TryFailed | HandedBack | Limited | Stale | Wake | Signalled | Probed | Act
+)

@@ -73,6 +73,7 @@ def _take(
         probes=step.probes if probes is None else probes,
         started_at=draft.now,
         first_at=step.first_at or draft.now,
+        limited_until=None,
     )
 
 

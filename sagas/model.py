@@ -36,6 +36,7 @@ class Step:
         first_at: When the first try began.
         signal: Payload of the signal that its wait was matched with, if any; only loaded, never stored here.
         signal_version: Version of that payload; None for that of the wait's class.
+        limited_until: Until when a rate limit asked it to wait; None when none did since it was last begun.
         progress: How far the last try said it had come; only loaded, never stored here.
     """
 
@@ -62,6 +63,7 @@ class Step:
     first_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    limited_until: datetime | None = None
     signal: Mapping[str, Json] | None = None
     signal_version: int | None = None
     progress: Json = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_type_hints, overload
 
@@ -134,8 +134,10 @@ class Step(Probed[I, R]):
         no_undo: str | None,
         irreversible: bool,
         queue: str | None,
+        limits: str | Sequence[str] = (),
     ) -> None:
         super().__init__(saga, name)
+        self.limits = (limits,) if isinstance(limits, str) else tuple(limits)
         self.kind = kind
         self.fn = fn
         self.result = result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar
 
@@ -115,6 +115,7 @@ class Saga(Generic[I]):
         no_undo: str | None = None,
         irreversible: bool = False,
         queue: str | None = None,
+        limits: str | Sequence[str] = (),
     ) -> Callable[[Callable[[Context[I]], Awaitable[R]]], Step[I, R]]:
         """Declare a step that acts outside.
 
@@ -127,6 +128,7 @@ class Saga(Generic[I]):
             no_undo: Why nothing needs undoing.
             irreversible: It cannot be undone, so nothing after it may compensate.
             queue: Another queue than the saga's.
+            limits: Rate limits of the service that its calls count for, those of its probe and its undo too.
         """
 
         def declare(fn: Callable[[Context[I]], Awaitable[R]]) -> Step[I, R]:
@@ -142,6 +144,7 @@ class Saga(Generic[I]):
                 no_undo=no_undo,
                 irreversible=irreversible,
                 queue=queue,
+                limits=limits,
             )
 
         return declare

@@ -11,6 +11,7 @@ from ..consumers.artifacts import keeping_of
 from ..consumers.calls import Tools
 from ..consumers.engine import Engine
 from ..consumers.finishing import Claimed
+from ..consumers.gates import Gate
 from ..consumers.lease import Lease
 from ..consumers.pulse import Pulse
 from ..consumers.slots import Slots
@@ -90,6 +91,7 @@ class Process:
             keeping=keeping_of(opened.settings, opened.database.pool),
             around=faults.around,
         )
+        self._gate = Gate(service, opened.engine)
         self._workers: dict[str, _Worker] = {}
         for queue in service.definitions.queues:
             worker = self._worker(opened.engine, opened.database, tools, queue, faults)
@@ -108,6 +110,7 @@ class Process:
             queue=queue,
             slots=Slots(SLOTS),
             room=Slots(SLOTS),
+            gate=self._gate,
             faults=faults,
             died=self._die,
         )

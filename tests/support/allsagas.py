@@ -14,6 +14,7 @@ from milepost.sagas.facts import (
     Claim,
     Fact,
     HandedBack,
+    Limited,
     ProbeAbsent,
     Probed,
     ProbeError,
@@ -172,6 +173,7 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
         found += [
             Succeeded(step.name, fence, {"id": "x"}, step.iteration),
             HandedBack(step.name, fence, step.iteration),
+            Limited(step.name, NOW + timedelta(seconds=fence), "bank", step.iteration),
             Stale(step.name, fence, NOW - timedelta(seconds=5), step.iteration),
         ]
         verdicts: tuple[tuple[Verdict, timedelta | None], ...] = (

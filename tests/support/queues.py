@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -28,7 +29,7 @@ class Shop:
     pool: asyncpg.Pool[Any]
 
     def __post_init__(self) -> None:
-        sagas = [queues_service.job, queues_service.report]
+        sagas = [queues_service.job, queues_service.report, queues_service.payment]
         self.service = Milepost(self.prefix, sagas=sagas, settings=settings_for(self.url))
 
     def env(self, **more: object) -> dict[str, str]:
@@ -76,6 +77,10 @@ class Shop:
 
         await until(there, within=60, what=f"{many} of {like} to begin")
 
+    async def turns_true(self, query: str) -> None:
+        """Wait until a query says true."""
+        await until(lambda: self.pool.fetchval(query), within=30, what=query)
+
     async def sent(self, topic: str) -> None:
         """Wait until something is in a topic."""
 
@@ -83,6 +88,13 @@ class Shop:
             return any((await arrived(self.kafka, topic)).records.values())
 
         await until(there, within=30, what=f"a record in {topic}")
+
+    async def rate_held(self) -> None:
+        """Assert that the bank was never called more often than allowed, but for what a call takes to arrive."""
+        rows = await self.pool.fetch("SELECT at FROM effect WHERE what = 'pay' ORDER BY at")
+        times = [row["at"] for row in rows]
+        for first, after in zip(times, times[queues_service.CALLS :], strict=False):
+            assert after - first >= queues_service.PER - timedelta(seconds=0.5), times
 
     async def ran_in(self, like: str, *processes: Served) -> None:
         """Assert in which processes effects of runs took place."""

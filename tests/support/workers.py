@@ -11,6 +11,7 @@ from uuid import UUID
 from milepost import Milepost
 from milepost.consumers.calls import Tools
 from milepost.consumers.engine import Engine, changes_of
+from milepost.consumers.gates import Gate
 from milepost.consumers.lease import Lease
 from milepost.consumers.pulse import Pulse
 from milepost.consumers.slots import Slots
@@ -75,7 +76,16 @@ async def worker_on(
         pulse=pulse,
         max_result_bytes=10_000,
     )
-    worker = Worker(engine, database, held, tools, queue="default", slots=Slots(slots), room=Slots(room))
+    worker = Worker(
+        engine,
+        database,
+        held,
+        tools,
+        queue="default",
+        slots=Slots(slots),
+        room=Slots(room),
+        gate=Gate(service, engine),
+    )
     worker.allow()
     try:
         yield Hand(worker, held, engine)

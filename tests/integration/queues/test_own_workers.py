@@ -14,8 +14,8 @@ async def test_long_work_has_its_own_process_and_short_work_does_not_feel_it(
 ) -> None:
     async with shop(database_url, kafka_server.bootstrap) as it:
         short = it.process(queues="default", MILEPOST_STEP_CONCURRENCY=2)
-        concurrency = {"MILEPOST_STEP_CONCURRENCY": 2, "MILEPOST_QUEUE_CONCURRENCY": "long=3"}
-        long = it.process(roles="worker,compensator", queues="long", **concurrency)
+        only = {"roles": "worker,compensator", "queues": "long"}
+        long = it.process(**only, MILEPOST_QUEUE_CONCURRENCY="long=3")
         async with running(short, long):
             reports = [f"report-{n}" for n in range(MANY)]
             for name in reports:
@@ -32,7 +32,7 @@ async def test_long_work_has_its_own_process_and_short_work_does_not_feel_it(
             await it.start(job, "job-after")
             await it.has("job-after", "second done")
             await it.go(*reports)
-            again = it.process(roles="worker,compensator", queues="long", **concurrency)
+            again = it.process(**only, MILEPOST_QUEUE_CONCURRENCY="long=3")
             async with running(again):
                 await it.all_are("SUCCEEDED")
         await it.ran_in("job-%", short)

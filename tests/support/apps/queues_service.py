@@ -6,12 +6,16 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import asyncpg
+import httpx
 from milepost import Context, Milepost, Priority, Repeat, Retry, Saga, Settings
 from pydantic import BaseModel
 
 PREFIX = os.environ.get("QUEUES_PREFIX", "queues")
+#: What the bank allows.
+CALLS, PER = 5, timedelta(seconds=3)
 EFFECTS = """
 CREATE TABLE effect (
     id bigserial PRIMARY KEY,
@@ -92,5 +96,20 @@ async def crunch(ctx: Context[Job]) -> None:
 
 report.flow(crunch)
 
-service = Milepost(PREFIX, sagas=[job, report])
+payment = Saga("payment", version=1, input=Job, key=lambda j: j.name, priority=lambda j: j.priority)
+
+
+@payment.step(repeat=Repeat.SAFE, limits="bank")
+async def pay(ctx: Context[Job]) -> None:
+    await ctx.use(World).act(ctx.input.name, "pay")
+    if ctx.input.held and ctx.attempt == 1:
+        # As httpx says it of an answer: the bank asks to be left alone.
+        request = httpx.Request("POST", "http://bank/payments")
+        httpx.Response(429, headers={"Retry-After": "4"}, request=request).raise_for_status()
+
+
+payment.flow(pay)
+
+service = Milepost(PREFIX, sagas=[job, report, payment])
+service.limit("bank", calls=CALLS, per=PER)
 service.provide(World, World.opened)
