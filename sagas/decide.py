@@ -6,13 +6,13 @@ the decision in one transaction, under compare-and-set on the run's version, and
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
 from ..schemas.states import RunState, StepKind, StepState
 from . import acting, failing, forward, limiting, settling, waiting, waking
+from .changing import replace
 from .definition import Definition, Node
 from .draft import Draft
 from .facts import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..schemas.states import (
     StepState,
 )
 from . import retry, standing, timing
+from .changing import replace
 from .definition import Definition
 from .model import (
     Answer,

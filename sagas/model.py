@@ -16,7 +16,7 @@ from ..schemas.states import Priority, RunState, StepKind, StepState
 Json: TypeAlias = Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One row of milepost.step.
 
@@ -69,7 +69,7 @@ class Step:
     progress: Json = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One row of milepost.run with its step rows, in the order in which they came to be.
 
@@ -184,7 +184,7 @@ Answer: TypeAlias = Literal["changed", "ignored", "refused"]
 LockAct: TypeAlias = Literal["enter", "ask", "leave"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """What follows from a fact.
 
