@@ -74,7 +74,16 @@ class Group:
             # A context of its own: spans and the like of whoever happened to come first are none of the others'.
             runner = asyncio.create_task(self._run(), name="milepost changes", context=Context())
             self._runners.add(runner)
-            runner.add_done_callback(self._runners.discard)
+            runner.add_done_callback(self._ended)
+
+    def _ended(self, runner: asyncio.Task[None]) -> None:
+        """Tell who waits when the one who works has failed, which only a mistake in here could cause."""
+        self._runners.discard(runner)
+        error = asyncio.CancelledError() if runner.cancelled() else runner.exception()
+        if error is not None:
+            waiting, self._waiting = self._waiting, []
+            for asked in waiting:
+                self._failed(asked, error)
 
     async def _run(self) -> None:
         while True:

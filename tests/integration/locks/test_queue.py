@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from uuid import UUID
 
 import pytest
 from milepost import RunRef, UsageError
@@ -186,7 +187,7 @@ async def test_twenty_starters_and_workers_at_once_are_serial(database_url: str)
                 await it.look()
                 for body in await it.messages("milepost.work"):
                     if body["step"] == "reserve":
-                        run = RunRef(id=body["run"], tenant="", saga="order", key=body["run"])
+                        run = RunRef(id=UUID(body["run"]), tenant="", saga="order", key=body["run"])
                         await it.sold(run)
                         done.append(body["run"])
                 await asyncio.sleep(0)
