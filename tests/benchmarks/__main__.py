@@ -33,6 +33,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "failing": ("R0", "R0.repeated", "R9"),
     "inboxes": ("I1", "I2", "I3"),
     "timers": ("T1", "T1.p99"),
+    "sagas": ("S1", "S2", "S3", "S4", "S4.p99"),
     "growth": ("G1",),
 }
 

@@ -34,6 +34,9 @@ class Figure:
 _CLIENT = "aiokafka copies a request's bytes seven times on their way to the socket; a client that gathers would not"
 _DECODE = "half of it is pydantic and the canonical fingerprint; a codec beside JSON would halve that"
 
+_STEP = "half a step's processor time is Python's: reading its run, deciding, writing it"
+_ALONE = "a run is read before each of its changes, and a tick of the relay waits up to 5 ms"
+
 FIGURES: Mapping[str, Figure] = {
     "R0": Figure("lost or misordered events, adversarial mix, SIGKILLs", 0, 0, lower=True),
     "R0.repeated": Figure("repeated events per kill, in pages of 3,000 rows", 1, 1, lower=True),
@@ -76,6 +79,16 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "I2": Figure("set-based inbox ÷ raw getmany", 0.15, 0.35, missing=_DECODE),
     "I3": Figure("batch inbox, one statement a message ÷ one transaction a message", 15, 30, missing="as I1"),
+    "S1": Figure("saga steps/s ÷ dbos steps/s, 64 in flight", 8, 18, missing=_STEP),
+    "S2": Figure("changes of many runs together ÷ one by one, steps/s", 1.5, 3, missing=_STEP),
+    "S3": Figure(
+        "saga with each step over Kafka to another queue ÷ S1 rate",
+        0.3,
+        0.7,
+        missing="two transactions a step, and a message through outbox, relay and broker",
+    ),
+    "S4": Figure("one run alone, five steps, start to end, p50, ms", 10, 5, lower=True, missing=_ALONE),
+    "S4.p99": Figure("one run alone, five steps, start to end, p99, ms", 20, 10, lower=True, missing=_ALONE),
     "T1": Figure(
         "timers fired/s ÷ unnest insert rate",
         0.3,

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from uuid import UUID
@@ -125,6 +126,12 @@ class Bench:
             assert time.monotonic() < deadline, f"{found} of {count} arrived in {within:g} s"
             await asyncio.sleep(0.01)
 
+    @cached_property
+    def server_pid(self) -> int:
+        """Process id of the server, which is the parent of each of its connections."""
+        fields = Path(f"/proc/{self.connection.get_server_pid()}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[1])
+
     @asynccontextmanager
     async def database(self) -> AsyncIterator[str]:
         """Give a database of its own, for what would disturb the others."""
@@ -201,6 +208,23 @@ def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used (proc(5), fields utime and stime)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def server_seconds(pid: int) -> float:
+    """Processor time that a server and its children have used, those that have ended included (proc(5))."""
+    ticks = 0
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile, and counts with those that have
+        if int(folder.name) == pid:
+            ticks += sum(map(int, fields[11:15]))
+        elif int(fields[1]) == pid:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:
