@@ -159,12 +159,31 @@ def cancel_command(
     )
 
 
+@commands.command("migrate")
+def migrate_command(
+    context: typer.Context,
+    saga: Annotated[str, typer.Argument(metavar="SAGA", help="Name of the saga.")],
+    *,
+    to: Annotated[
+        int, typer.Option(metavar="VERSION", help="The version that its open runs are to be of.", min=1)
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say which can move, and why others cannot.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the audit.")] = None,
+) -> None:
+    """Move open runs of older versions to a newer one, as its code says; exit status 1 when some stay."""
+    from .moving import migrate_runs
+
+    asyncio.run(migrate_runs(given(context), saga, to, dry_run=dry_run, reason=reason))
+
+
 def worklist_command(
     context: typer.Context,
     *,
     kind: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="Only step, tx, wait, undo or run; may be repeated."),
+        typer.Option(metavar="KIND", help="Only step, tx, wait, undo, run or version; may be repeated."),
     ] = None,
     limit: Annotated[
         int, typer.Option(metavar="N", help="At most so many, the oldest first.", min=1, max=100_000)

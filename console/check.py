@@ -18,6 +18,7 @@ from .output import Output
 from .problems import FINDINGS, NO_CONNECTION, REFUSED, exit_status
 from .settings import unread
 from .store import Sql, reading
+from .versions import judge_versions
 
 if TYPE_CHECKING:
     from ..consumers.app import Milepost
@@ -59,7 +60,8 @@ async def check(given: Globals, *, strict: bool) -> None:
     for _, words in unread():
         _print_schema(out, Check("settings", "warning", words))
     memory = await _memory(out, service)
-    found += sum(judged.severity == "error" for judged in (*memory, *_keys(out, service)))
+    versions = await _versions(given, service, schema)
+    found += sum(judged.severity == "error" for judged in (*memory, *versions, *_keys(out, service)))
     if found:
         raise typer.Exit(FINDINGS)
     if strict and unseen is not None:
@@ -96,6 +98,16 @@ def _rates(out: Output, service: Milepost) -> int:
         out.say(f"{error.code} {error.text}")
         return 1
     return 0
+
+
+async def _versions(given: Globals, service: Milepost, schema: Check) -> Sequence[Check]:
+    """Look for open runs whose definition nobody has, where the schema could be looked at and is right."""
+    if schema.severity != "ok":
+        return ()
+    versions = await judge_versions(given, service)
+    for judged in versions:
+        _print_schema(given.out, judged)
+    return versions
 
 
 async def _memory(out: Output, service: Milepost) -> Sequence[Check]:

@@ -14,8 +14,9 @@ from .options import Globals
 from .output import clean, column, span, state_text
 from .store import reading
 
-#: What an entry may be: a step, a transactional step, a wait, an undo, or a run without any of them.
-KINDS = ("step", "tx", "wait", "undo", "run")
+#: What an entry may be: a step, a transactional step, a wait, an undo, a run without any of them, or a run whose
+#: version no process has.
+KINDS = ("step", "tx", "wait", "undo", "run", "version")
 
 
 def read_kinds(texts: Sequence[str]) -> list[str]:
@@ -57,6 +58,8 @@ def possible(kind: str, run_state: str, cause: str | None) -> list[str]:
         run_state: The run's state.
         cause: Why the run had been stopping before; None while it was going forward.
     """
+    if kind == "version":
+        return ["resume"]
     if kind == "undo":
         return ["retry", "skip", "mark-succeeded"]
     acts = ["resume"] if kind == "run" else ["retry", "skip", "mark-succeeded"]

@@ -40,7 +40,7 @@ from .signals import signal_consumer
 from .slots import Slots
 from .waker import Waker
 from .webhook_work import WebhookWork
-from .worker import Worker
+from .worker import Worker, handed_over
 
 if TYPE_CHECKING:
     from .app import Milepost
@@ -99,7 +99,7 @@ class Assembly:
 
     def __post_init__(self) -> None:
         self.engine = Engine(changes_of(self.service), self.database.pool)
-        #: Event topics that keep their records for good, once they were looked at.
+        # Event topics that keep their records for good, once they were looked at.
         self.unlimited: frozenset[str] = frozenset()
 
     def parts(self) -> list[Role]:
@@ -150,17 +150,22 @@ class Assembly:
 
     def _waker(self) -> list[Role]:
         settings = self.service.settings
-        return [Waker(self.engine, push=settings.nudge, sweep_every=settings.lease / 3)]
+        every, after = settings.lease / 3, settings.park_after
+        return [Waker(self.engine, push=settings.nudge, sweep_every=every, park_after=after)]
 
     def _orchestrator(self) -> list[Role]:
         if not len(self.service.definitions):
             return []
         name = self.service.name
-        topics, handle = [runs_topic(name), timers_topic(name)], Orchestrator(self.engine).handle
+        orchestrator = Orchestrator(self.engine)
+        topics = [runs_topic(name), timers_topic(name)]
         carrier = Carrier(self.engine, max_result_bytes=self.service.settings.max_result_bytes)
         return [
-            self._reader("orchestrator", f"{name}.orchestrator", topics, handle, ORCHESTRATOR_BATCH),
+            self._reader(
+                "orchestrator", f"{name}.orchestrator", topics, orchestrator.handle, ORCHESTRATOR_BATCH
+            ),
             carrier,
+            orchestrator.handed_over(),
         ]
 
     def _signals(self) -> list[Role]:
@@ -254,6 +259,7 @@ class Assembly:
             roles=self.roles,
             queues=self.queues,
             definitions=service.definitions.ids,
+            pins=service.definitions.pins,
         )
         pulse = Pulse(self.database.pool, lease, service.clock, self._stopping, every=settings.lease / 3)
         clients = Clients(service.factories)
@@ -283,7 +289,8 @@ class Assembly:
             for queue in self.queues
         }
         readers = [self._lane(role, q, worker) for q, worker in workers.items() for role in self._lanes()]
-        return [lease, pulse, Crew(clients, workers, lease), *readers]
+        handed = handed_over(self.engine, workers, self._lanes())
+        return [lease, pulse, Crew(clients, workers, lease), *readers, handed]
 
     def _stopping(self) -> bool:
         return self.stop.asked

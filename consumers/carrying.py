@@ -22,6 +22,7 @@ from ..schemas.states import HELD_STEP_STATES, StepKind, StepState
 from ..streams.lifecycle import Health, Stop
 from .changes import Change
 from .engine import DATABASE_ERRORS, Engine, tell
+from .handing import unpark
 from .orchestrator import trace_wait
 from .requests import Sql
 
@@ -33,6 +34,7 @@ BATCH = 100
 POLL = 0.5
 
 _GONE = "the run is gone: its details are no longer kept"
+_LOOKED_FOR = "its definition is looked for again; it goes on as soon as a process has it"
 _LIVE = HELD_STEP_STATES | {StepState.UNKNOWN}
 
 
@@ -126,7 +128,7 @@ class Carrier:
         """
         changes = self._engine.changes
         rows = await self._engine.pool.fetch(
-            Sql.open_requests, changes.service, changes.definitions.ids, BATCH
+            Sql.open_requests, changes.service, changes.definitions.pins, BATCH
         )
         stuck, done = None, 0
         for row in rows:
@@ -180,6 +182,10 @@ class Carrier:
         if size > self._max_result_bytes:
             text = f"the result is {size} bytes of JSON, and {self._max_result_bytes} are stored at most"
             return Answer(False, text, {}, {}), None
+        if row["what"] == "resume":
+            state = await unpark(connection, row["run_id"], row["by"], row["reason"])
+            if state is not None:
+                return Answer(True, _LOOKED_FOR, {"run": state}, {"run": state}), None
         wish = Wish(row)
         change = await self._engine.changes.apply(connection, row["run_id"], wish)
         if wish.moved:

@@ -130,7 +130,7 @@ class Changes:
     def decide(self, loaded: Loaded, fact: FactOf, inline: InlineClaim | None = None) -> Decision | None:
         """Decide with this process's definitions, dice and limits; None as in `apply`."""
         run = loaded.run
-        definition = self.definitions.get(run.saga, run.definition)
+        definition = self.definitions.of(run)
         happened = fact(run) if callable(fact) else fact
         if definition is None or happened is None:
             return None
@@ -174,14 +174,15 @@ class Changes:
 
     def messages(self, decision: Decision, emitted: Sequence[OutboxRow] = ()) -> list[OutboxRow]:
         """Return what leaves with a decision; events only when it changed something."""
-        rows = [self._work_row(decision.run, work) for work in decision.work]
+        rows = [self.work_row(decision.run, work) for work in decision.work]
         if decision.answer == "changed":
             rows.extend(emitted)
         if decision.lock == "enter":
             rows.append(self._look_row(Granted.of(decision.run, self.service)))
         return rows
 
-    def _work_row(self, run: Run, work: Work) -> OutboxRow:
+    def work_row(self, run: Run, work: Work) -> OutboxRow:
+        """Return the outbox row that announces work."""
         topic = work_topic if work.lane == "work" else compensation_topic
         message = WorkMessage(
             run=run.id, saga=run.saga, definition=run.definition, step=work.step, iteration=work.iteration

@@ -13,6 +13,7 @@ from ..schemas.messages import WorkMessage
 from ..schemas.states import HELD_STEP_STATES
 from .engine import DATABASE_ERRORS, Engine
 from .finishing import Claimed, claimed_in
+from .handing import hand_over
 from .lease import Lease
 
 
@@ -55,7 +56,10 @@ class Claims:
 
         self._asking[message.run] += 1
         try:
-            claimed = claimed_in(await self._engine.change(message.run, fact), recovered)
+            change = await self._engine.change(message.run, fact)
+            claimed = claimed_in(change, recovered)
+            if change is None and not recovered:
+                await hand_over(self._engine, message)
         except DATABASE_ERRORS:
             if asked:
                 self._unanswered[message] = asked[-1]

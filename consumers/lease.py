@@ -56,12 +56,13 @@ class Lease:
         roles: Sequence[str],
         queues: Sequence[str],
         definitions: Sequence[str],
+        pins: Sequence[str],
     ) -> None:
         self._pool = pool
         self._clock = clock
         self._ids = ids
         self._duration = duration
-        self._row = (service, process, list(roles), list(queues), list(definitions))
+        self._row = (service, process, list(roles), list(queues), list(definitions), list(pins))
         self._id = ids.new()
         self._ends = float("-inf")
         self._taken = False

@@ -12,9 +12,11 @@ from ..sagas.facts import Fact, Signalled, Wake
 from ..sagas.model import Run
 from ..schemas.envelope import NotAnEvent, Record, read_event
 from ..schemas.messages import ResumeMessage, TimerMessage
+from ..schemas.states import Priority
 from ..streams.tracing import past_span
 from .changes import Change
 from .engine import Engine, raise_passing
+from .handing import HandedOver, Message, hand_over
 
 logger = logging.getLogger("milepost")
 
@@ -32,20 +34,30 @@ class Orchestrator:
             Exception: What the database raised while it was away; then all of them are to be handled again.
         """
         messages = [message for record in records if (message := _message(record)) is not None]
-        results = await asyncio.gather(*map(self._act, messages), return_exceptions=True)
+        results = await asyncio.gather(*map(self.act, messages), return_exceptions=True)
         raise_passing(
             (f"{message.message_type} of run {message.run}", result)
             for message, result in zip(messages, results, strict=True)
         )
 
-    async def _act(self, message: TimerMessage | ResumeMessage) -> Change | None:
-        return await (self.wake(message) if isinstance(message, TimerMessage) else self.resume(message))
+    async def act(self, message: Message, queue: str = "", priority: Priority = Priority.NORMAL) -> None:
+        """Act on a message, from wherever it comes; queue and priority do not matter here."""
+        if isinstance(message, TimerMessage):
+            await self.wake(message)
+        elif isinstance(message, ResumeMessage):
+            await self.resume(message)
+
+    def handed_over(self) -> HandedOver:
+        """Return the part that acts on messages which reached a process without the run's definition."""
+        return HandedOver(self._engine, "handed over", {"timer": self.act, "resume": self.act}, ())
 
     async def wake(self, message: TimerMessage) -> Change | None:
         """Act on a due timer."""
         change = await self._engine.change(
             message.run, Wake(message.step, message.generation, iteration=message.iteration)
         )
+        if change is None:
+            await hand_over(self._engine, message)
         trace_wait(change)
         return change
 
@@ -59,6 +71,8 @@ class Orchestrator:
             return Signalled(message.step, message.generation, step.signal, iteration=message.iteration)
 
         change = await self._engine.change(message.run, signalled)
+        if change is None:
+            await hand_over(self._engine, message)
         trace_wait(change)
         return change
 

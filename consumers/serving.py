@@ -18,6 +18,7 @@ from ..streams.topics import describe, ensure_topics, keeps
 from ..streams.tracing import setup_tracing
 from .assembly import ROLES, Assembly, chosen
 from .memory import too_short
+from .opening import check_open_runs
 from .probes import Probes, answering
 from .watchdog import Watchdog
 
@@ -56,9 +57,9 @@ async def serve(
 
     Raises:
         ConnectError: MP501, MP502 when PostgreSQL or Kafka cannot be reached at the start.
-        StartError: MP209 wrong schema version, MP207 unknown role or queue, MP208 missing event topics,
-            MP202 an inbox that forgets too early, MP220 unusable certificates, MP221 nobody can listen at
-            MILEPOST_HEALTH.
+        StartError: MP201 open runs whose definition nobody has, MP209 wrong schema version, MP207 unknown role or
+            queue, MP208 missing event topics, MP202 an inbox that forgets too early, MP220 unusable certificates, MP221
+            nobody can listen at MILEPOST_HEALTH.
         StateError: MP430 when a reader has made no progress for too long.
     """
     picked = chosen(ROLES, roles, "role")
@@ -72,6 +73,7 @@ async def serve(
     try:
         await database.open()
         await keeper.open()
+        await check_open_runs(service, database.pool)
         assembly = Assembly(service, database, keeper, picked, served, stop)
         await make_topics(service, assembly)
         await look_at_retention(service, assembly)

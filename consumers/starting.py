@@ -15,6 +15,7 @@ from ..sagas.definition import text_problem
 from ..sagas.facts import Start
 from ..sagas.locking import lock_of
 from ..sagas.model import Json, Run
+from ..sagas.moving import same_intent
 from ..sagas.saga import Saga
 from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState
@@ -55,7 +56,7 @@ async def start_run(
     lock = lock_of(definition, value, tenant)
     taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
     if taken is None:
-        return await _existing(connection, ref, encoded, digest)
+        return await _existing(connection, ref, saga, encoded, digest)
     with span(f"start {saga.name}", attributes={"milepost.run": str(ref.id), "milepost.key": ref.key}):
         run = replace(_new_run(ref, saga, encoded, tx), deadline_at=deadline_at, priority=priority)
         if lock is not None:
@@ -65,18 +66,28 @@ async def start_run(
     return ref
 
 
-async def _existing(connection: asyncpg.Connection[Any], ref: RunRef, encoded: Json, digest: bytes) -> RunRef:
+async def _existing(
+    connection: asyncpg.Connection[Any], ref: RunRef, saga: Saga[Any], encoded: Json, digest: bytes
+) -> RunRef:
     row = await connection.fetchrow(Sql.find_run_key, ref.tenant, ref.saga, ref.key)
     assert row is not None, "a run key is never deleted while its conflict is seen"
-    if row["input_hash"] == digest:
+    stored = None if row["input"] is None else json.loads(row["input"])
+    if row["input_hash"] == digest or _same(saga, row, stored, digest):
         return RunRef(id=row["run_id"], tenant=ref.tenant, saga=ref.saga, key=ref.key)
-    changed = _changed(None if row["input"] is None else json.loads(row["input"]), encoded)
+    changed = _changed(stored, encoded)
     verb = "already runs" if row["outcome"] is None else f"already ran ({row['outcome']})"
     raise StateError(
         "MP302",
         f"start(): {ref} {verb} with a different input (changed: {changed}). The same input returns the existing run; "
         f"a new intent needs a new key. Run: {row['run_id']}",
     )
+
+
+def _same(saga: Saga[Any], row: asyncpg.Record, stored: Json, digest: bytes) -> bool:
+    """Whether it is the same input in an older form, as the saga's upcasters and migrations read it."""
+    if stored is None:
+        return False
+    return same_intent(saga, stored, row["definition"], row["input_version"], digest)
 
 
 def _changed(old: Any, new: Any) -> str:
@@ -95,6 +106,9 @@ def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AsyncpgTx) -> Run:
         saga=saga.name,
         key=ref.key,
         definition=saga.version,
+        shape=saga.definition.shape,
+        policy=saga.definition.policy,
+        input_version=saga.definition.input_version,
         input=encoded,
         state=RunState.PENDING,
         correlation_id=correlation or str(ref.id),
@@ -111,8 +125,8 @@ async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: 
         run.saga,
         run.key,
         run.definition,
-        saga.definition.shape,
-        saga.definition.policy,
+        run.shape,
+        run.policy,
         json.dumps(run.input, ensure_ascii=False),
         run.correlation_id,
         run.traceparent,
@@ -120,6 +134,7 @@ async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: 
         saga.definition.active_timeout,
         run.resource,
         run.priority.value,
+        run.input_version,
     )
     assert row is not None, "an insert returns its row"
     since = None if saga.definition.active_timeout is None else row["now"]

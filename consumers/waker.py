@@ -14,12 +14,15 @@ from ..schemas.errors import StateError
 from ..schemas.messages import TimerMessage, timers_topic
 from ..streams.lifecycle import Health, Stop
 from .engine import DATABASE_ERRORS, Engine
+from .handing import park
 from .store import Sql
 
 logger = logging.getLogger("milepost")
 
 #: Rows taken per tick: after downtime every due row fires, so many in a transaction.
 BATCH = 1000
+#: How long no live process may have a run's definition, where the settings say nothing.
+PARK_AFTER = timedelta(hours=1)
 #: Pauses between ticks, in seconds: after a tick that fired something, and the longest one, up to which it doubles
 #: while nothing is due. A timer is late by no more.
 PAUSE_BUSY, PAUSE_IDLE = 0.01, 0.1
@@ -39,14 +42,18 @@ class Waker:
         engine: The service's engine.
         push: How far wake_at is pushed; a message that nobody acted on is written again after it.
         sweep_every: How often to look for steps whose worker's lease has ended.
+        park_after: How long no live process may have a run's definition before a person is told.
     """
 
     name = "waker"
 
-    def __init__(self, engine: Engine, *, push: timedelta, sweep_every: timedelta) -> None:
+    def __init__(
+        self, engine: Engine, *, push: timedelta, sweep_every: timedelta, park_after: timedelta = PARK_AFTER
+    ) -> None:
         self._engine = engine
         self._push = push
         self._sweep_every = sweep_every.total_seconds()
+        self._park_after = park_after
         self._trouble: str | None = None
         self._stuck: str | None = None
 
@@ -58,6 +65,7 @@ class Waker:
             fired = await self._fire(2 if fired >= BATCH else 1)
             if clock.monotonic() >= next_sweep:
                 await self._guarded(self.sweep)
+                await self._guarded(self._park)
                 next_sweep = clock.monotonic() + self._sweep_every
             pause = _pause(fired, pause)
             await stop.wait(pause)
@@ -103,7 +111,7 @@ class Waker:
         """
         changes = self._engine.changes
         stale: list[Any] = await self._engine.pool.fetch(
-            Sql.stale_steps, changes.service, BATCH, changes.definitions.ids
+            Sql.stale_steps, changes.service, BATCH, changes.definitions.pins
         )
         stuck = None
         for row in stale:
@@ -118,6 +126,9 @@ class Waker:
         if not stale:
             await self._engine.pool.execute(Sql.forget_workers, changes.service)
         return len(stale)
+
+    async def _park(self) -> int:
+        return await park(self._engine, self._park_after)
 
     def health(self) -> Health:
         """Red while the database does not answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -22,6 +22,7 @@ from .claiming import Claims
 from .engine import Engine, Stopping, raise_passing
 from .finishing import Claimed, finish, finish_transactional, uncancelled
 from .gates import Gate
+from .handing import HandedOver, Message
 from .lease import HAND_BACK, Lease
 from .slots import Slots, Ticket
 
@@ -174,7 +175,7 @@ class Worker:
 
     async def _one(self, claimed: Claimed) -> Claimed | None:
         run, step = claimed.run, claimed.step
-        definition = self._engine.changes.definitions.get(run.saga, run.definition)
+        definition = self._engine.changes.definitions.of(run)
         assert definition is not None, "only runs of known definitions are claimed"
         call = Call(definition, run, step, self._tools)
         inline = InlineClaim(
@@ -232,6 +233,22 @@ class Worker:
     def busy(self) -> int:
         """Steps being run now."""
         return len(self._tasks)
+
+
+def handed_over(engine: Engine, workers: Mapping[str, Worker], lanes: Sequence[str]) -> HandedOver:
+    """Return the part that takes work which reached a process without its definition.
+
+    Args:
+        workers: By queue.
+        lanes: Which of worker and compensator this process is.
+    """
+
+    async def take(message: Message, queue: str, priority: Priority) -> None:
+        if isinstance(message, WorkMessage):
+            await workers[queue].take(message, priority)
+
+    kinds = {"worker": "work", "compensator": "compensation"}
+    return HandedOver(engine, "handed over work", {kinds[lane]: take for lane in lanes}, list(workers))
 
 
 def _span_name(step: Step) -> str:

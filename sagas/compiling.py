@@ -12,7 +12,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from ..schemas.errors import DefinitionError
 from ..schemas.options import OnFailure, Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import checks, codec, locking, nodes, planting, priorities, shapes
+from . import checks, codec, inputs, locking, nodes, planting, priorities, shapes
 from .definition import Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
@@ -45,11 +45,14 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         deadline=saga.deadline,
         active_timeout=saga.active_timeout,
         priority=saga.priority,
+        upcasts=inputs.chain(saga.title, saga.past.upcasts, saga.input),
     )
     checks.check_definition_rules(definition)
     locking.check(definition)
     priorities.check(definition)
-    return replace(definition, shape=_shape(definition), policy=_policy(definition))
+    outline = {"shape": _shape(definition), "policy": _policy(definition)}
+    shape, policy = (codec.digest(outline[part]).hex() for part in ("shape", "policy"))
+    return replace(definition, shape=shape, policy=policy, outline=outline)
 
 
 def _has_undo(node: nodes.Node[Any, Any]) -> bool:
@@ -111,24 +114,22 @@ def _compile_wait(saga: Saga[Any], node: nodes.Wait[Any, Any]) -> Node:
     )
 
 
-def _shape(definition: Definition) -> str:
+def _shape(definition: Definition) -> Json:
+    _schema(definition, "input", definition.input)
     nested = planting.pinned(definition.flow)
-    return codec.digest(
-        ({} if nested is None else {"flow": nested})
-        | {
-            "input": _schema(definition, "input", definition.input),
-            "nodes": [
-                {
-                    "name": node.name,
-                    "kind": node.kind.value,
-                    "result": _schema(definition, node.name, node.result),
-                    "undo": node.undo.name if node.undo else None,
-                    "event": _event(node),
-                }
-                for node in definition.nodes
-            ],
-        }
-    ).hex()
+    return ({} if nested is None else {"flow": nested}) | {
+        "input": _schema(definition, "input", definition.oldest_input),
+        "nodes": [
+            {
+                "name": node.name,
+                "kind": node.kind.value,
+                "result": _schema(definition, node.name, node.result),
+                "undo": node.undo.name if node.undo else None,
+                "event": _event(node),
+            }
+            for node in definition.nodes
+        ],
+    }
 
 
 def _event(node: Node) -> Json:
@@ -156,7 +157,7 @@ def _schema(definition: Definition, name: str, model: type[BaseModel] | None) ->
     return schema
 
 
-def _policy(definition: Definition) -> str:
+def _policy(definition: Definition) -> Json:
     nodes: list[Json] = [_policy_of(node) for node in (*definition.nodes, *definition.controls)]
     if definition.lock is not None:
         nodes.append({"if_locked": definition.if_locked})
@@ -165,7 +166,7 @@ def _policy(definition: Definition) -> str:
         seconds = None if active is None else active.total_seconds()
         nodes.append({"deadline": definition.deadline is not None, "active_timeout": seconds})
     nodes.extend(priorities.policy(definition))
-    return codec.digest(nodes).hex()
+    return nodes
 
 
 def _policy_of(node: Node) -> Json:

@@ -68,7 +68,7 @@ class View(Generic[I]):
     def input(self) -> I:
         """The saga's input, as its model."""
         if self._input is None:
-            self._input = cast(I, self._definition.decode_input(self._run.input))
+            self._input = cast(I, self._definition.decode_input(self._run.input, self._run.input_version))
         return self._input
 
     @property

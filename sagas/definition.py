@@ -17,6 +17,7 @@ from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import Priority, StepKind
 from . import codec, tree
 from .context import View
+from .inputs import InputUpcast, brought_up
 from .model import Json
 
 AsyncFn: TypeAlias = Callable[..., Awaitable[Any]]
@@ -145,6 +146,8 @@ class Definition:
         priority: How soon a run's work is taken, or what says so of its input; asked once, at its start.
         shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
         policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
+        upcasts: How older inputs are brought up, from version 1 on.
+        outline: What the two are fingerprints of, as JSON: {"shape": ..., "policy": ...}.
     """
 
     name: str
@@ -162,6 +165,8 @@ class Definition:
     priority: Priority | Callable[[Any], Priority] = Priority.NORMAL
     shape: str = field(default="")
     policy: str = field(default="")
+    upcasts: tuple[InputUpcast, ...] = ()
+    outline: Json = None
 
     @property
     def title(self) -> str:
@@ -194,10 +199,19 @@ class Definition:
         """Return the step that the undo of that name undoes."""
         return self._by_undo.get(name)
 
-    def decode_input(self, value: Json) -> BaseModel:
-        """Read a stored input as the saga's input class."""
-        decoded: BaseModel = codec.decode(self.input, value)
-        return decoded
+    @property
+    def input_version(self) -> int:
+        """Version of the input class: 1 until there are upcasters."""
+        return len(self.upcasts) + 1
+
+    @property
+    def oldest_input(self) -> type[BaseModel]:
+        """Class of version 1 of the input, which the shape is about."""
+        return self.upcasts[0].old if self.upcasts else self.input
+
+    def decode_input(self, value: Json, version: int | None = None) -> BaseModel:
+        """Read a stored input of a version (None: the present one) as the saga's input class."""
+        return brought_up(self, value, self.input_version if version is None else version)
 
     def encode_input(self, value: BaseModel) -> tuple[Json, bytes]:
         """Return the input as JSON, and the SHA-256 of its canonical JSON.

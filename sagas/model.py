@@ -75,6 +75,9 @@ class Run:
 
     Attributes:
         version: Compare-and-set version as loaded; the store raises it.
+        shape: Fingerprint of its definition's shape; '' where it is not known.
+        policy: Fingerprint of the policy that its definition had when the run was made.
+        input_version: Version of the stored input.
         code: Why the run waits for a person, or failed.
         cause: Code of the error or timeout that made the run stop going forward.
         history_n: Number of history rows so far.
@@ -98,6 +101,9 @@ class Run:
     input: Json
     state: RunState
     correlation_id: str
+    shape: str = ""
+    policy: str = ""
+    input_version: int = 1
     code: str | None = None
     cause: str | None = None
     version: int = 0

@@ -8,6 +8,7 @@ from typing import Any
 from ..schemas.errors import DefinitionError
 from ..schemas.states import Priority
 from .definition import Definition
+from .model import Run
 from .priorities import possible
 from .saga import Saga
 
@@ -42,6 +43,26 @@ class Definitions:
     def get(self, saga: str, version: int) -> Definition | None:
         """Return the definition, or None when this process does not know it."""
         return self._known.get((saga, version))
+
+    def of(self, run: Run) -> Definition | None:
+        """Return the definition that a run is pinned to, or None when this process cannot decide about it.
+
+        A version whose shape was edited since the run began is another definition, and so is one that reads older
+        inputs only.
+        """
+        found = self.get(run.saga, run.definition)
+        if found is None or run.shape not in {"", found.shape} or run.input_version > found.input_version:
+            return None
+        return found
+
+    @property
+    def pins(self) -> list[str]:
+        """All that runs may be pinned to for this process to decide about them: "order/1#<shape>@<input version>"."""
+        return sorted(
+            f"{definition.id}#{definition.shape}@{version}"
+            for definition in self
+            for version in range(1, definition.input_version + 1)
+        )
 
     @property
     def ids(self) -> list[str]:

@@ -18,6 +18,7 @@ from .context import Context, View
 from .declaring import NODE_NAME, QUEUE_NAME, SAGA_NAME, check_name, declare_step
 from .definition import Definition
 from .nodes import Node, Step, Wait
+from .versions import Past, Versioned
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
 R = TypeVar("R", bound=BaseModel | None)
@@ -27,7 +28,7 @@ E = TypeVar("E", bound=Event)
 RETRY = Retry()
 
 
-class Saga(Generic[I]):
+class Saga(Versioned[I], Generic[I]):
     """A long business process as code: declare steps and waits, then put them in order with `flow`.
 
     Args:
@@ -74,6 +75,7 @@ class Saga(Generic[I]):
         self.active_timeout = active_timeout
         self.priority = priority
         self.nodes: list[Node[I, Any]] = []
+        self.past = Past()
         self._names: dict[str, str] = {}
         self._definition: Definition | None = None
         check_name("saga", name, SAGA_NAME)
@@ -83,26 +85,6 @@ class Saga(Generic[I]):
 
     def __repr__(self) -> str:
         return f"<Saga {self.title}>"
-
-    @property
-    def title(self) -> str:
-        """Name and version for people: "order v1"."""
-        return f"{self.name} v{self.version}"
-
-    @property
-    def definition(self) -> Definition:
-        """The compiled definition.
-
-        Raises:
-            DefinitionError: MP111 before `flow` was called.
-        """
-        if self._definition is None:
-            raise DefinitionError(
-                "MP111",
-                f"{self.title}: flow(...) was never called, so its steps have no order. End the module with "
-                f"{self.name}.flow(...).",
-            )
-        return self._definition
 
     def step(
         self,
@@ -221,19 +203,6 @@ class Saga(Generic[I]):
         """
         self.open_for("flow(...)")
         self._definition = compile_saga(self, nodes)
-
-    def open_for(self, what: str) -> None:
-        """Refuse a declaration after `flow`.
-
-        Raises:
-            DefinitionError: MP111.
-        """
-        if self._definition is not None:
-            raise DefinitionError(
-                "MP111",
-                f"{self.title}: {what} comes after flow(...), which had already put everything in order. "
-                "Call flow once, at the end.",
-            )
 
     def take_name(self, name: str, what: str) -> None:
         """Reserve a name within the saga.

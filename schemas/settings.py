@@ -104,6 +104,10 @@ class Settings(BaseSettings):
         artifacts_secret_key: The secret to it.
         health: host:port at which `serve` answers GET /live and GET /ready; off when not set.
         stuck_after: `serve` ends when one of its readers has been red for so long though both servers answer.
+        park_after: A run whose definition no live process has had for so long is shown to a person; it goes on by
+            itself when a process has it again.
+        rolled_back: Definitions, comma-separated ("order/2"), that this process need not find anywhere although runs of
+            them are open, as after a rollback.
     """
 
     # The values would be in the text of a validation error, and passwords are among them.
@@ -150,6 +154,8 @@ class Settings(BaseSettings):
     artifacts_secret_key: SecretStr | None = None
     health: str | None = None
     stuck_after: Duration = timedelta(minutes=15)
+    park_after: Duration = timedelta(hours=1)
+    rolled_back: str = ""
 
     @property
     def dsn(self) -> str:

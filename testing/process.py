@@ -79,6 +79,7 @@ class Process:
             roles=["worker", "compensator"],
             queues=service.definitions.queues,
             definitions=service.definitions.ids,
+            pins=service.definitions.pins,
         )
         self._pulse = Pulse(opened.database.pool, self._lease, service.clock, lambda: False, every=LEASE)
         tools = Tools(

@@ -27,6 +27,13 @@ FROM (
     WHERE r.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED')
       AND NOT EXISTS (SELECT FROM milepost.step AS s
                       WHERE s.run_id = r.id AND s.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED'))
+    UNION ALL
+    SELECT 'version', r.id, r.tenant, r.service, r.saga, r.key, r.state, r.cause, NULL, '', r.state, NULL,
+           'DEFINITION_MISSING',
+           'no live process of ' || r.service || ' has had ' || r.saga || ' v' || r.definition || ' in the form that this run has',
+           0, false, h.since
+    FROM (SELECT run_id, min(parked_at) AS since FROM milepost.handover WHERE parked_at IS NOT NULL GROUP BY run_id) AS h
+    JOIN milepost.run AS r ON r.id = h.run_id
 ) AS found
 WHERE cardinality($1::text[]) = 0 OR found.kind = ANY ($1)
 ORDER BY found.since

@@ -2,7 +2,8 @@
 
 -- As text: SQLAlchemy teaches its connections to decode jsonb, the pool's do not.
 -- name: load_run
-SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
+SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy, r.input_version, r.input::text AS input,
+       r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
        r.deadline_at, r.active_for, r.active_since, r.resource, r.priority, r.no_undo,
        coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
@@ -96,22 +97,22 @@ ON CONFLICT (tenant, saga, key) DO NOTHING
 RETURNING run_id;
 
 -- name: find_run_key
-SELECT k.run_id, k.input_hash, k.outcome, r.input::text AS input
+SELECT k.run_id, k.input_hash, k.outcome, r.input::text AS input, r.definition, r.input_version
 FROM milepost.run_key AS k
 LEFT JOIN milepost.run AS r ON r.id = k.run_id
 WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
 
 -- name: insert_run
 INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
-    correlation_id, traceparent, deadline_at, resource, priority)
+    correlation_id, traceparent, deadline_at, resource, priority, input_version)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0,
         least(milepost.clock() + interval '1 day', $12::timestamptz, milepost.clock() + $13::interval), $10, $11, $12, $14,
-        $15)
+        $15, $16)
 RETURNING milepost.clock() AS now, wake_at;
 
 -- name: take_lease
-INSERT INTO milepost.worker (id, service, name, roles, queues, definitions, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, milepost.clock() + $7::interval)
+INSERT INTO milepost.worker (id, service, name, roles, queues, definitions, pins, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, milepost.clock() + $8::interval)
 ON CONFLICT (id) DO NOTHING;
 
 -- A lease that has ended is not revived: the sweep may already have taken its steps.
@@ -134,7 +135,8 @@ SELECT s.run_id, s.name, s.iteration, s.fence, coalesce(w.expires_at, s.started_
 FROM milepost.step AS s
 JOIN milepost.run AS r ON r.id = s.run_id
 LEFT JOIN milepost.worker AS w ON w.id = s.worker
-WHERE s.worker IS NOT NULL AND r.service = $1 AND r.saga || '/' || r.definition = ANY ($3::text[])
+WHERE s.worker IS NOT NULL AND r.service = $1
+  AND r.saga || '/' || r.definition || '#' || r.shape || '@' || r.input_version = ANY ($3::text[])
   AND (w.id IS NULL OR w.expires_at <= (SELECT milepost.clock()))
 ORDER BY s.run_id
 LIMIT $2;

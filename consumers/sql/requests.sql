@@ -10,13 +10,17 @@ FROM milepost.run AS r
 WHERE r.id = $2::uuid
 RETURNING id;
 
--- Those that this process has the definition for; and those whose run is gone, for these can be answered by anybody.
+-- Those that this process has the definition for; and those that anybody can answer: the run is gone, or is parked and
+-- to be looked for again.
 -- name: open_requests
 SELECT q.id
 FROM milepost.request AS q
 LEFT JOIN milepost.run AS r ON r.id = q.run_id
 WHERE q.service = $1 AND q.state = 'OPEN'
-  AND (r.id IS NULL OR r.saga || '/' || r.definition = ANY ($2::text[]))
+  AND (r.id IS NULL
+       OR r.saga || '/' || r.definition || '#' || r.shape || '@' || r.input_version = ANY ($2::text[])
+       OR q.what = 'resume' AND EXISTS (SELECT FROM milepost.handover AS h
+                                        WHERE h.run_id = r.id AND h.parked_at IS NOT NULL))
 ORDER BY q.id
 LIMIT $3;
 

@@ -65,6 +65,7 @@ async def worker_on(
         roles=["worker"],
         queues=["default"],
         definitions=service.definitions.ids,
+        pins=service.definitions.pins,
     )
     await held.take()
     pulse = Pulse(database.pool, held, SystemClock(), stopping, every=service.settings.lease / 3)
