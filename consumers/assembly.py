@@ -158,15 +158,10 @@ class Assembly:
             return []
         name = self.service.name
         orchestrator = Orchestrator(self.engine)
-        topics = [runs_topic(name), timers_topic(name)]
+        topics, group = [runs_topic(name), timers_topic(name)], f"{name}.orchestrator"
         carrier = Carrier(self.engine, max_result_bytes=self.service.settings.max_result_bytes)
-        return [
-            self._reader(
-                "orchestrator", f"{name}.orchestrator", topics, orchestrator.handle, ORCHESTRATOR_BATCH
-            ),
-            carrier,
-            orchestrator.handed_over(),
-        ]
+        reader = self._reader("orchestrator", group, topics, orchestrator.handle, ORCHESTRATOR_BATCH)
+        return [reader, carrier, orchestrator.handed_over()]
 
     def _signals(self) -> list[Role]:
         consumer = signal_consumer(self.service)

@@ -10,7 +10,8 @@ SET LOCAL plan_cache_mode = force_generic_plan;
 SET LOCAL jit = off;
 
 -- name: load_runs
-SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.input::text AS input, r.state, r.code, r.cause, r.version,
+SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy, r.input_version, r.input::text AS input,
+       r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
        r.deadline_at, r.active_for, r.active_since, r.resource, r.priority, r.no_undo,
        coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
