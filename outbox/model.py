@@ -20,6 +20,7 @@ from .refusals import body_of, check_around, check_headers, check_texts, check_v
 #: Id, tenant, topic, aggregatetype, aggregateid, type, payload, and headers as JSON text.
 Values: TypeAlias = tuple[UUID, str, str, str, str | None, str, bytes | None, str]
 _VALUES = get_args(Values)
+_NO_HEADERS: dict[str, str] = {}
 _TOMBSTONE = Coded(b"", "", {TOMBSTONE: "true"})
 
 
@@ -107,11 +108,11 @@ def event_row(
             header not text, MP316 reserved header name, MP317 body cannot be written as JSON, MP346 encryption keys
             missing or wrong.
     """
-    spec = spec_of(event)
-    if isinstance(event, Event):
+    spec, is_tombstone = spec_of(event), isinstance(event, Tombstone)
+    if not is_tombstone:
         check_values(spec.type, event)
     record_key = _key_of(event) if key is None else key
-    own = dict(headers) if headers else {}
+    own = dict(headers) if headers else _NO_HEADERS
     if own:
         check_headers(spec.type, own)
     check_texts(spec.type, (("key", record_key), ("tenant", tenant), ("topic", topic)))
@@ -137,7 +138,7 @@ def event_row(
         raise no_topic(spec.type, name)
     if own or coded.headers:
         ours = own | dict(coded.headers) | ours
-    body = None if coded is _TOMBSTONE else coded.data
+    body = None if is_tombstone else coded.data
     return OutboxRow(event_id, tenant, name, name, record_key, spec.type, body, ours)
 
 

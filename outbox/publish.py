@@ -17,7 +17,7 @@ from ..schemas.transaction import AnyTx, SyncTx, Transaction
 from ..streams.drivers import Run, on_asyncpg, run_in, run_sync_in
 from ..streams.tracing import handing_on
 from .model import OutboxRow, event_row
-from .statements import carry_out, carry_out_sync, insertion
+from .statements import insert, insert_sync
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
@@ -102,7 +102,7 @@ def publish_sync(
         return []
     with handing_on(lambda: _span_name(events), kind="producer") as trace:
         rows = _rows("publish_sync()", events, _Around(topic, key, headers, tenant), trace)
-        carry_out_sync(insertion(rows, lock_key=lock_key, call="publish_sync()"), run)
+        insert_sync(rows, run, lock_key=lock_key, call="publish_sync()")
     return [row.id for row in rows]
 
 
@@ -146,7 +146,7 @@ async def publish_rows(connection: asyncpg.Connection[Any], rows: Sequence[Outbo
             the transaction is then unharmed.
         StateError: MP410 when the outbox has no partition for today.
     """
-    await carry_out(insertion(rows), on_asyncpg(connection))
+    await insert(rows, on_asyncpg(connection))
 
 
 @dataclass(slots=True)
@@ -169,7 +169,7 @@ async def _publish(run: Run, events: Sequence[Publishable], around: _Around, loc
         return []
     with handing_on(lambda: _span_name(events), kind="producer") as trace:
         rows = _rows("publish()", events, around, trace)
-        await carry_out(insertion(rows, lock_key=lock_key), run)
+        await insert(rows, run, lock_key=lock_key)
     return [row.id for row in rows]
 
 

@@ -17,7 +17,7 @@ from ..streams.drivers import run_in
 from ..streams.tracing import current_traceparent, span
 from .model import event_row
 from .refusals import check_texts
-from .statements import carry_out, insertion
+from .statements import insert
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
@@ -76,7 +76,7 @@ async def send(
         correlation = (envelope.correlation_id or envelope.event_id) if envelope else ""
         ours = {"ce_correlationid": correlation or str(row.id)} | headers
         rows = [replace(row, headers=row.headers | ours)]
-        await carry_out(insertion(rows, call="send()"), run_statement)
+        await insert(rows, run_statement, call="send()")
     return row.id
 
 

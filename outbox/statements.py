@@ -1,7 +1,7 @@
 """What publishing says to the database, whichever driver says it.
 
 A generator yields statements and is sent their rows, so that one sequence serves callers that await and callers that
-block.
+block. One row without a lock, which is what most transactions publish, is one statement and goes ahead of all that.
 """
 
 from __future__ import annotations
@@ -24,16 +24,11 @@ _CHECK_VIOLATION = "23514"
 MOST_LOCKS = 1000
 
 
-class Statement(NamedTuple):
-    """SQL with $1 placeholders, and its arguments.
-
-    Attributes:
-        counted: Whether it returns no rows, and the number of those it wrote is wanted.
-    """
+class _Statement(NamedTuple):
+    """SQL with $1 placeholders, and its arguments."""
 
     sql: str
     arguments: Sequence[Any] = ()
-    counted: bool = False
 
 
 class _Refused(NamedTuple):
@@ -47,12 +42,14 @@ class _Refused(NamedTuple):
     type: str
 
 
-#: Yields statements, is sent the rows of each, or as many empty ones as it wrote.
-Statements: TypeAlias = Generator[Statement, Rows, None]
+#: Yields statements, is sent the rows of each.
+_Statements: TypeAlias = Generator[_Statement, Rows, None]
 
 
-def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = "publish()") -> Statements:
-    """Insert rows, all or none.
+async def insert(
+    rows: Sequence[OutboxRow], run: Run, *, lock_key: bool = False, call: str = "publish()"
+) -> None:
+    """Insert rows, all or none, on a connection that is awaited.
 
     Args:
         lock_key: First take the locks of their keys, until the transaction ends.
@@ -61,22 +58,46 @@ def insertion(rows: Sequence[OutboxRow], *, lock_key: bool = False, call: str = 
     Raises:
         UsageError: MP307 lock_key above READ COMMITTED, MP312 over the topic's limit, MP313 unknown topic, MP314 key
             missing on a compacted topic, MP319 lock_key with too many keys; the transaction is then unharmed.
+        StateError: MP410 when the outbox has no partition for today.
     """
+    with _NAMED:
+        if len(rows) == 1 and not lock_key and await run.count(Sql.insert_row, values(rows[0])):
+            return
+        statements = _insertion(rows, lock_key, call)
+        statement = next(statements, None)
+        while statement is not None:
+            statement = _next(statements, await run(*statement))
+
+
+def insert_sync(rows: Sequence[OutboxRow], run: RunSync, *, lock_key: bool, call: str) -> None:
+    """Insert rows as `insert` does, on a connection that blocks.
+
+    Raises:
+        UsageError, StateError: As `insert`.
+    """
+    with _NAMED:
+        if len(rows) == 1 and not lock_key and run.count(Sql.insert_row, values(rows[0])):
+            return
+        statements = _insertion(rows, lock_key, call)
+        statement = next(statements, None)
+        while statement is not None:
+            statement = _next(statements, run(*statement))
+
+
+def _insertion(rows: Sequence[OutboxRow], lock_key: bool, call: str) -> _Statements:
     if not rows:
         return
     if lock_key:
-        ((level,),) = yield Statement(DatabaseSql.isolation)
+        ((level,),) = yield _Statement(DatabaseSql.isolation)
         check_level(level, call.replace("()", "(lock_key=True)"))
-        yield Statement(Sql.lock_keys, [_few(lock_numbers(rows), call)])
-    if len(rows) == 1 and (yield Statement(Sql.insert_row, values(rows[0]), counted=True)):
-        return
-    found = yield Statement(Sql.insert_rows, columns(rows))
+        yield _Statement(Sql.lock_keys, [_few(lock_numbers(rows), call)])
+    found = yield _Statement(Sql.insert_rows, columns(rows))
     if not found:
         return
     refused = _Refused(*found[0])
     where = f"{call}: {refused.type}"
     if not refused.known:
-        names = yield Statement(Sql.known_topics)
+        names = yield _Statement(Sql.known_topics)
         raise UsageError(
             "MP313",
             f"{where}: topic {refused.topic!r} is unknown. Known: {', '.join(row[0] for row in names)}. Create it, or "
@@ -101,36 +122,7 @@ def _few(numbers: list[int], call: str) -> list[int]:
     return numbers
 
 
-async def carry_out(statements: Statements, run: Run) -> None:
-    """Run statements on a connection that is awaited.
-
-    Raises:
-        UsageError: What the statements refuse.
-        StateError: MP410 when the outbox has no partition for today.
-    """
-    with _NAMED:
-        statement = next(statements, None)
-        while statement is not None:
-            sql, arguments, counted = statement
-            found = [()] * await run.count(sql, arguments) if counted else await run(sql, arguments)
-            statement = _next(statements, found)
-
-
-def carry_out_sync(statements: Statements, run: RunSync) -> None:
-    """Run statements on a connection that blocks.
-
-    Raises:
-        UsageError, StateError: As `carry_out`.
-    """
-    with _NAMED:
-        statement = next(statements, None)
-        while statement is not None:
-            sql, arguments, counted = statement
-            found = [()] * run.count(sql, arguments) if counted else run(sql, arguments)
-            statement = _next(statements, found)
-
-
-def _next(statements: Statements, rows: Rows) -> Statement | None:
+def _next(statements: _Statements, rows: Rows) -> _Statement | None:
     try:
         return statements.send(rows)
     except StopIteration:
