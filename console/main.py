@@ -189,6 +189,14 @@ def settings_command(context: typer.Context) -> None:
     show_settings(given(context))
 
 
+@app.command("retention")
+def retention_command(context: typer.Context) -> None:
+    """Show how long each kind of row is kept, when it was last walked, and how much would go now."""
+    from .retention import show_retention
+
+    asyncio.run(show_retention(given(context)))
+
+
 @app.command("explain")
 def explain_command(
     context: typer.Context,

@@ -22,6 +22,7 @@ from ..streams.kafka import GroupOptions
 from ..streams.lifecycle import Role, Stop
 from ..streams.reader import GroupReader
 from ..streams.reader_lane import Handle
+from .ageing import Ageing
 from .artifacts import keeping_of
 from .calls import Tools
 from .carrying import Carrier
@@ -146,7 +147,8 @@ class Assembly:
 
     def _upkeep(self) -> list[Role]:
         clock = self.service.clock
-        return [Upkeep(self.database, clock=clock), Retention(self.database, clock=clock)]
+        parts = (Upkeep, Retention, Ageing)
+        return [part(self.database, clock=clock) for part in parts]
 
     def _waker(self) -> list[Role]:
         settings = self.service.settings

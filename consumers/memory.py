@@ -1,4 +1,4 @@
-"""Whether the inbox remembers events for as long as they can come again. Pure."""
+"""Whether what is kept is kept long enough: the inbox for events that come again, and what is told of runs. Pure."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ def too_short(settings: Settings, kept: Mapping[str, timedelta | None]) -> list[
         )
         for topic, retention in sorted(kept.items())
         if retention is not None and settings.keep_inbox < retention + settings.redrive_within
+    ]
+
+
+def shorter_than_runs(settings: Settings) -> list[StartError]:
+    """Return a refusal for each kind that is told of runs and would have to go before them, which nothing does."""
+    kept = {name: getattr(settings, name) for name in ("keep_requests", "keep_history", "keep_audit")}
+    return [
+        StartError(
+            "MP230",
+            f"{name}={written(length)} is shorter than keep_runs={written(settings.keep_runs)}: what is told of a run "
+            f"stays as long as the run, so it would not be gone when you think. Set MILEPOST_{name.upper()}="
+            f"{written(settings.keep_runs)} or more, or MILEPOST_KEEP_RUNS={written(length)} or less.",
+        )
+        for name, length in kept.items()
+        if length < settings.keep_runs
     ]
 
 

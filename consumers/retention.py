@@ -2,8 +2,8 @@
 
 A walk goes over a table by blocks, or along the index of the times, a stretch per statement and transaction, and rests
 as long as each took. So it keeps no row locked for longer than a statement of a few thousand rows, and no writer waits
-for it. It needs no more rights than any other role; the outbox's partitions, which do, are the other part's
-(outbox/upkeep.py).
+for it. It needs no more rights than any other role; what only the owner may remove is of other parts (ageing.py, and
+outbox/upkeep.py).
 
 The inbox is what makes an event's effect happen once, so its rows outlast what intakes take for old by `MARGIN`: the
 clock that dated an event and the database's may differ by that much, and an event whose row is gone is TOO_OLD for all.
@@ -12,7 +12,7 @@ clock that dated an event and the database's may differ by that much, and an eve
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -30,7 +30,20 @@ from .engine import DATABASE_ERRORS
 
 logger = logging.getLogger("milepost")
 
-Kind: TypeAlias = Literal["inbox", "signals", "letters", "operations", "webhooks", "replays", "participants"]
+Kind: TypeAlias = Literal[
+    "inbox",
+    "signals",
+    "letters",
+    "operations",
+    "webhooks",
+    "replays",
+    "participants",
+    "runs",
+    "requests",
+    "reconciliations",
+    "history",
+    "audit",
+]
 
 #: How much longer an inbox row is kept than events are applied: what clocks may differ by.
 MARGIN = timedelta(hours=1)
@@ -40,6 +53,8 @@ EVERY = timedelta(hours=1)
 _BLOCKS = 100
 #: Rows in one statement along an index.
 _ROWS = 2_000
+#: Runs in one statement, each with its steps and waits.
+_RUNS = 500
 _STATEMENT = 60.0
 #: Longest rest after a statement, in seconds.
 _REST = 5.0
@@ -61,6 +76,7 @@ class Sql(Queries, file="retention.sql"):
     purge_webhooks: str
     purge_replays: str
     purge_participants: str
+    purge_runs: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +87,18 @@ class Policy:
         keep: From the settings; a row goes when its instant is older than that.
         statement: Removes the rows of one stretch.
         table: Walked by blocks; None when the statement goes along an index.
+        rows: In one statement along an index.
     """
 
     keep: Callable[[Settings], timedelta]
     statement: str
     table: str | None = None
+    rows: int = _ROWS
 
 
 #: By kind. The instant that counts: of an inbox row when it was applied or parked; of a signal when it was matched or
 #: expired, the later; of a letter when it was closed; of an operation its own expires_at; of a webhook when it was
-#: done with; of a replay its last progress; of what a participant did when it did it.
+#: done with; of a replay its last progress; of what a participant did when it did it; of a run its end.
 POLICIES: dict[Kind, Policy] = {
     "inbox": Policy(lambda s: s.keep_inbox + MARGIN, Sql.purge_inbox, "milepost.inbox"),
     "signals": Policy(lambda s: s.keep_signals, Sql.purge_signals, "milepost.signal"),
@@ -89,6 +107,7 @@ POLICIES: dict[Kind, Policy] = {
     "webhooks": Policy(lambda s: s.keep_webhooks, Sql.purge_webhooks),
     "replays": Policy(lambda s: s.keep_replays, Sql.purge_replays),
     "participants": Policy(lambda s: s.keep_participants, Sql.purge_participants),
+    "runs": Policy(lambda s: s.keep_runs, Sql.purge_runs, rows=_RUNS),
 }
 
 
@@ -107,6 +126,11 @@ class Retention:
         self._every = every
         self._trouble = ""
         self.removed: dict[Kind, int] = {}
+
+    @property
+    def policies(self) -> Mapping[Kind, Policy]:
+        """What this part walks."""
+        return POLICIES
 
     @property
     def name(self) -> str:
@@ -145,17 +169,25 @@ class Retention:
         try:
             if settings.pooler == "none":
                 await connection.execute(Sql.lock_timeout)
-            for kind, policy in POLICIES.items():
-                if stop.asked:
-                    return
-                keep = policy.keep(settings)
-                row = await connection.fetchrow(Sql.begin_walk, kind, keep, self._every)
-                if row is not None:
-                    # Intakes look once a minute how far the inbox was purged; the others' rows nobody goes by.
-                    bound = row["announced" if kind == "inbox" else "bound"]
-                    await self._walk(connection, kind, policy, bound, stop)
+            await self._tidy(connection, stop)
         finally:
             await connection.close(timeout=5.0)
+
+    async def _tidy(self, connection: asyncpg.Connection[Any], stop: Stop) -> None:
+        for kind, policy in self.policies.items():
+            if stop.asked:
+                return
+            row = await self._begin(connection, kind, policy.keep(self._database.settings))
+            if row is not None:
+                # Intakes look once a minute how far the inbox was purged; the others' rows nobody goes by.
+                bound = row["announced" if kind == "inbox" else "bound"]
+                await self._walk(connection, kind, policy, bound, stop)
+
+    async def _begin(
+        self, connection: asyncpg.Connection[Any], kind: Kind, keep: timedelta
+    ) -> asyncpg.Record | None:
+        """Say that this kind is walked now; None when somebody did so a moment ago."""
+        return await connection.fetchrow(Sql.begin_walk, kind, keep, self._every)
 
     async def _walk(
         self, connection: asyncpg.Connection[Any], kind: Kind, policy: Policy, bound: datetime, stop: Stop
@@ -169,7 +201,7 @@ class Retention:
             return gone
 
         if policy.table is None:
-            while not stop.asked and await self._resting(partial(remove, bound, _ROWS), stop):
+            while not stop.asked and await self._resting(partial(remove, bound, policy.rows), stop):
                 pass
         else:
             blocks = await connection.fetchval(Sql.blocks, policy.table)

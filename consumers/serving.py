@@ -17,7 +17,7 @@ from ..streams.migrate import current_version, migration_files
 from ..streams.topics import describe, ensure_topics, keeps
 from ..streams.tracing import setup_tracing
 from .assembly import ROLES, Assembly, chosen
-from .memory import too_short
+from .memory import shorter_than_runs, too_short
 from .opening import check_open_runs
 from .probes import Probes, answering
 from .watchdog import Watchdog
@@ -58,8 +58,8 @@ async def serve(
     Raises:
         ConnectError: MP501, MP502 when PostgreSQL or Kafka cannot be reached at the start.
         StartError: MP201 open runs whose definition nobody has, MP209 wrong schema version, MP207 unknown role or
-            queue, MP208 missing event topics, MP202 an inbox that forgets too early, MP220 unusable certificates, MP221
-            nobody can listen at MILEPOST_HEALTH.
+            queue, MP208 missing event topics, MP202 an inbox that forgets too early, MP230 history or audit that would,
+            MP220 unusable certificates, MP221 nobody can listen at MILEPOST_HEALTH.
         StateError: MP430 when a reader has made no progress for too long.
     """
     picked = chosen(ROLES, roles, "role")
@@ -140,8 +140,12 @@ async def look_at_retention(service: Milepost, assembly: Assembly) -> None:
     """Learn how long event topics keep their records, which the inbox has to outlast.
 
     Raises:
-        StartError: MP202 when it would not, and this process reads them or purges it.
+        StartError: MP202 when it would not, and this process reads them or purges it; MP230 when this process would
+            have to forget what is told of a run before the run.
     """
+    if "upkeep" in assembly.roles:
+        for refusal in shorter_than_runs(service.settings):
+            raise refusal
     if not {"consumers", "signals", "upkeep"} & set(assembly.roles):
         return
     kept = await keeps(service.settings, assembly.event_topics())

@@ -89,6 +89,10 @@ class Settings(BaseSettings):
         keep_replays: How long the progress of a replay is kept.
         keep_participants: How long a participant remembers what it did for a command; longer than any requester may ask
             again or undo.
+        keep_runs: How long a run's details are kept after its end; its key and outcome stay.
+        keep_requests: How long an answered request of a person is kept; at least as long as its run.
+        keep_history: How long history and reconciliations are kept, history by the month; at least as long as its run.
+        keep_audit: How long the audit is kept, by the month; at least as long as the runs that it tells of.
         redrive_within: Longest time in which a dead letter is redriven; the inbox remembers that much longer.
         dead_letter_topic: Where copies of dead letters go, for other tools; {service} and {consumer} stand for names,
             and nothing for no copies.
@@ -140,6 +144,10 @@ class Settings(BaseSettings):
     keep_webhooks: Duration = timedelta(days=90)
     keep_replays: Duration = timedelta(days=7)
     keep_participants: Duration = timedelta(days=90)
+    keep_runs: Duration = timedelta(days=90)
+    keep_requests: Duration = timedelta(days=90)
+    keep_history: Duration = timedelta(days=90)
+    keep_audit: Duration = timedelta(days=400)
     redrive_within: Duration = timedelta(days=14)
     dead_letter_topic: str = "{service}.dead"
     dead_letter_alarm: Duration = timedelta(hours=1)

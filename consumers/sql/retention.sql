@@ -73,3 +73,17 @@ DELETE FROM milepost.barrier
 WHERE (consumer, tenant, run, step, direction)
       IN (SELECT b.consumer, b.tenant, b.run, b.step, b.direction FROM milepost.barrier AS b
           WHERE b.at < $1 ORDER BY b.at LIMIT $2 FOR UPDATE SKIP LOCKED);
+
+-- Only what is final has finished_at. Along the index of created_at, since no run ends before it begins. run_key stays.
+-- Arrays, so that the plan does not depend on how many rows the planner thinks there are.
+-- name: purge_runs
+WITH gone AS MATERIALIZED (
+    SELECT r.id FROM milepost.run AS r
+    WHERE r.created_at < $1 AND r.finished_at < $1
+    ORDER BY r.created_at LIMIT $2 FOR UPDATE SKIP LOCKED
+), waits AS (
+    DELETE FROM milepost.wait WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), steps AS (
+    DELETE FROM milepost.step WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+)
+DELETE FROM milepost.run WHERE id = ANY (ARRAY(SELECT id FROM gone));

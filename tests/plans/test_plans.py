@@ -20,8 +20,10 @@ from milepost.console.dead_store import Sql as DeadSql
 from milepost.console.operations import Sql as OperationsSql
 from milepost.console.store import Sql as RunsSql
 from milepost.console.webhooks import Sql as WebhookSql
+from milepost.consumers.pulse import Sql as PulseSql
 from milepost.consumers.requests import Sql as RequestSql
 from milepost.consumers.resources import _Sql as LockSql
+from milepost.consumers.retention import Sql as RetentionSql
 from milepost.consumers.store import Sql as SagaSql
 from milepost.inbox.letters import _Sql as LettersSql
 from milepost.inbox.operations import _Sql as OnceSql
@@ -155,6 +157,11 @@ QUERIES = {
     "lock: hand on": Hot(LockSql.leave, ("", "k77", RUN), 100),
     "lock: give up waiting": Hot(LockSql.leave, ("", "k77", named("q", 777)), 60),
     "lock: give": Hot(LockSql.give, ("", "free"), 100),
+    "steps: which runs stop": Hot(PulseSql.stopping_runs, (named("l", 1),), 30),
+    "steps: a heartbeat": Hot(PulseSql.beat_progress, (RUN, "pay", "", 0, named("l", 1), "{}"), 30),
+    # All ended a moment ago: the oldest of many that are to go, and a walk that finds none.
+    "retention: runs": Hot(RetentionSql.purge_runs, (NOW + timedelta(hours=1), 500), 30_000),
+    "retention: no runs": Hot(RetentionSql.purge_runs, (NOW - timedelta(days=365), 500), 30),
     "requests: open": Hot(RequestSql.open_requests, ("s", ["order/1"], 100), 1000),
     "requests: take": Hot(RequestSql.take_request, (named("a", 1000),), 30),
     "console: worklist": Hot(ActsSql.worklist, ([], 100), 1500),

@@ -71,6 +71,7 @@ def test_help_lists_exactly_what_works() -> None:
             "graph",
             "doctor",
             "settings",
+            "retention",
             "explain",
             "demo",
         ),

@@ -88,3 +88,17 @@ async def test_check_says_so_and_passes_when_kafka_is_away(env: dict[str, str]) 
     assert (status, found["severity"], found["code"]) == (0, "warning", "MP502")
     status, _ = await check(away, "--strict")
     assert status == 4
+
+
+async def test_check_and_serve_refuse_what_would_have_to_go_before_its_run(env: dict[str, str]) -> None:
+    wrong = {
+        **env,
+        "MILEPOST_APP": "tests.support.apps.pulse_service:service",
+        "MILEPOST_KEEP_HISTORY": "30d",
+    }
+    status, (found,) = await check(wrong)
+    assert (status, found["code"], found["severity"]) == (1, "MP230", "error")
+    served = await Served(wrong, "upkeep").start(ready=0)
+    assert await served.wait(60) == 1
+    assert any("MP230" in line and "keep_history=30d" in line for line in served.log), served.log
+    assert (await check({**wrong, "MILEPOST_KEEP_RUNS": "30d"}))[0] == 0
