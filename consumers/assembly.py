@@ -146,9 +146,7 @@ class Assembly:
         ]
 
     def _upkeep(self) -> list[Role]:
-        clock = self.service.clock
-        parts = (Upkeep, Retention, Ageing)
-        return [part(self.database, clock=clock) for part in parts]
+        return [part(self.database, clock=self.service.clock) for part in (Upkeep, Retention, Ageing)]
 
     def _waker(self) -> list[Role]:
         settings = self.service.settings
@@ -241,8 +239,8 @@ class Assembly:
 
     def _timing(self) -> GroupOptions:
         """A member that is gone loses its partitions about when its lease ends, but after 15 s at the latest."""
-        lease = self.service.settings.lease
-        return GroupOptions(session_timeout=min(max(lease, timedelta(seconds=6)), timedelta(seconds=15)))
+        lease = max(self.service.settings.lease, timedelta(seconds=6))
+        return GroupOptions(session_timeout=min(lease, timedelta(seconds=15)))
 
     def _workers(self) -> list[Role]:
         service, settings = self.service, self.service.settings
