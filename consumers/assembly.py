@@ -14,7 +14,6 @@ from ..inbox.intake import Intake
 from ..inbox.redrive import Redriver
 from ..outbox.relay import Relay
 from ..outbox.upkeep import Upkeep
-from ..schemas.errors import StartError
 from ..schemas.events import declared_topics
 from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic
 from ..streams.database import Database
@@ -62,20 +61,6 @@ ORCHESTRATOR_BATCH = 100
 #: Transactional steps at once in a process: each holds a connection while the user's code runs, of the pool (16) or
 #: of the engine (SQLAlchemy's default is 5 and 10 more).
 TRANSACTIONS = 8
-
-
-def chosen(known: Sequence[str], wanted: Sequence[str] | None, what: str) -> list[str]:
-    """Return the wanted names, all known ones when None was said.
-
-    Raises:
-        StartError: MP207 for a name that is not known.
-    """
-    if wanted is None:
-        return list(known)
-    wrong = sorted(set(wanted) - set(known))
-    if wrong:
-        raise StartError("MP207", f"{what} {', '.join(wrong)}: unknown. Known: {', '.join(known) or 'none'}.")
-    return [name for name in known if name in set(wanted)]
 
 
 @dataclass

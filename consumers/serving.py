@@ -16,7 +16,8 @@ from ..streams.lifecycle import Health, Role, Stop, run_roles
 from ..streams.migrate import current_version, migration_files
 from ..streams.topics import describe, ensure_topics, keeps
 from ..streams.tracing import setup_tracing
-from .assembly import ROLES, Assembly, chosen
+from .assembly import ROLES, Assembly
+from .choosing import chosen
 from .memory import shorter_than_runs, too_short
 from .opening import check_open_runs
 from .probes import Probes, answering
