@@ -7,7 +7,6 @@ connection drops), silent (made, and the connection drops), hold (made, and the 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -16,13 +15,11 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Header
 from fastapi.responses import JSONResponse
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ..stage.company import Calls, DroppedConnection, ledger_path
 from .book import Book, Entry
-
-#: How long an answer that does not come takes, in seconds: longer than anybody waits.
-_HELD = 60.0
 
 Token = Annotated[str, Header(alias="authorization")]
 
@@ -39,7 +36,7 @@ api = Calls(pages)
 
 
 @pages.post("/v1/pages")
-async def make(body: dict[str, Any], token: Token = "") -> Response:
+async def make(body: dict[str, Any], request: Request, token: Token = "") -> Response:
     """Make a page. A second call makes a second one."""
     if refused := _refused(token):
         return refused
@@ -57,7 +54,7 @@ async def make(body: dict[str, Any], token: Token = "") -> Response:
     if how == "silent":
         return DroppedConnection()
     if how == "hold":
-        await asyncio.sleep(_HELD)
+        await request.receive()  # the next thing that comes is that the caller is gone
     return JSONResponse(_shown(book.entries("page", external)[-1]))
 
 
