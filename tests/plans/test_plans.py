@@ -25,6 +25,7 @@ from milepost.consumers.requests import Sql as RequestSql
 from milepost.consumers.resources import _Sql as LockSql
 from milepost.consumers.retention import Sql as RetentionSql
 from milepost.consumers.store import Sql as SagaSql
+from milepost.consumers.store_many import Sql as ManySql
 from milepost.inbox.letters import _Sql as LettersSql
 from milepost.inbox.operations import _Sql as OnceSql
 from milepost.inbox.redrive_store import _Sql as RedriveSql
@@ -94,6 +95,8 @@ STEPS = json.dumps(
         | {"since": NOW.isoformat()}
     ]
 )
+MANY, BATCH = [named("r", n) for n in range(1, 101)], ManySql.many_by_index
+STEPS_OF_MANY = json.dumps([{"run_id": str(run), **json.loads(STEPS)[0]} for run in MANY])
 
 QUERIES = {
     "publish": Hot(OutboxSql.insert_row, tuple(column[0] for column in ROW), 150),
@@ -151,6 +154,29 @@ QUERIES = {
             None,
         ),
         200,
+    ),
+    "runs: load a batch": Hot(ManySql.load_runs, (MANY,), 2000, BATCH),
+    "runs: lock a batch": Hot(ManySql.lock_runs, (MANY,), 1000, BATCH),
+    "runs: store a batch": Hot(
+        ManySql.store_decisions,
+        (
+            MANY,
+            [1] * 100,
+            ["SUCCEEDED"] * 100,
+            *([None] * 100 for _ in range(2)),
+            *([1] * 100 for _ in range(2)),
+            [None] * 100,
+            [NOW] * 100,
+            [timedelta(0)] * 100,
+            [None] * 100,
+            [False] * 100,
+            STEPS_OF_MANY,
+            "[]",
+            "[]",
+            *([] for _ in range(9)),
+        ),
+        6000,
+        BATCH,
     ),
     "lock: take": Hot(LockSql.take, ("", "new", NEW[0]), 60),
     "lock: who has it": Hot(LockSql.find_holder, ("", "k77"), 30),
