@@ -133,15 +133,14 @@ class Milepost(Edges):
             raise DefinitionError("MP126", f"limit({name!r}) is declared twice. Delete one.")
         self.limits[name] = limit
 
-    def classify(
-        self, error: type[Exception], verdict: Literal["retry", "fatal", "unknown", "not_sent"], code: str
-    ) -> None:
+    def classify(self, error: type[Exception], verdict: Verdict, code: str) -> None:
         """Say what an exception of a step means; httpx, aiohttp and asyncpg come filled in.
 
         Args:
             error: The exception's class; subclasses follow it unless listed themselves.
             verdict: retry = transient; fatal = a definite no, nothing happened; unknown = it may have happened;
-                not_sent = the request certainly never left.
+                not_sent = the request certainly never left; quality = what was made is not good enough; policy = a rule
+                forbids it, and the run stops.
             code: What people see.
         """
         self.verdicts[error] = (verdict, code)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ..inbox.http_model import OUTCOME
 from ..sagas.facts import Verdict
-from ..schemas.errors import Refused
+from ..schemas.errors import PolicyDenied, QualityFailed, Refused
 from ..schemas.ids import SystemClock
 from .arrived import connecting, may_have_arrived
 from .verdicts import BY_CLASS, BY_STATE, DOUBTFUL_OUTCOMES, TRANSIENT_STATUSES, Meaning
@@ -69,7 +69,7 @@ def listed(
     """Say what an exception means, as `classify`; None for one that neither the service nor the table lists."""
     message = _message(error)
     if isinstance(error, Refused):
-        return Classified("fatal", _clean(error.code), _clean(error.message))
+        return Classified(_of_refusal(error), _clean(error.code), _clean(error.message))
     for kind in type(error).__mro__:
         if kind in extra:
             return Classified(*extra[kind], message)
@@ -82,6 +82,12 @@ def listed(
         return None
     doubtful = found.verdict in {"fatal", "not_sent"} and may_have_arrived(error)
     return replace(found, verdict="unknown") if doubtful else found
+
+
+def _of_refusal(error: Refused) -> Verdict:
+    if isinstance(error, PolicyDenied):
+        return "policy"
+    return "quality" if isinstance(error, QualityFailed) else "fatal"
 
 
 def _clean(text: str) -> str:

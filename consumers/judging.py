@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ..inbox.failures import Judge, Judgement
-from ..sagas.facts import Verdict
+from ..sagas.facts import FOR_GOOD, Verdict
 from ..schemas.errors import MilepostError
 from .classify import listed
 
@@ -54,4 +54,4 @@ def judged(
     found = listed(error, extra, now=now)
     if found is None:
         return Judgement(True, "HANDLER_FAILED")
-    return Judgement(found.verdict != "fatal", found.code, found.retry_after)
+    return Judgement(found.verdict not in FOR_GOOD, found.code, found.retry_after)

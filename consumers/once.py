@@ -21,6 +21,7 @@ from ..inbox.operation_model import (
     operation_key,
 )
 from ..inbox.operations import Hold, Operations
+from ..sagas.facts import FOR_GOOD
 from ..sagas.words import BAD_ANSWER, OUTCOME_UNKNOWN, WORKER_LOST, bad_answer, clean, clean_code
 from ..schemas.errors import OutcomeUnknown, Refused, UsageError
 from ..schemas.options import Absent, Failed, Found, InProgress, Probe, R, Repeat
@@ -147,7 +148,7 @@ class Once(Generic[R]):
     async def _failed(self, held: Held, error: BaseException, doubt_at: datetime | None) -> NoReturn:
         """Store what an exception of `do` means for its effect, and raise what the caller is to know."""
         found = self._classified(error)
-        if found.verdict == "fatal":
+        if found.verdict in FOR_GOOD:
             await self._refuse(held, Refused(found.code, found.message), error)
         sent = found.verdict != "not_sent"
         again = not sent or self.asked.repeat is Repeat.SAFE

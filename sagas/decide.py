@@ -113,7 +113,7 @@ def _signalled(draft: Draft, node: Node, step: Step, fact: Signalled) -> Decisio
 
 def _probed(draft: Draft, node: Node, step: Step, fact: Probed) -> Decision:
     if step.state is not StepState.RECONCILING or step.fence != fact.fence:
-        return forward.late(draft, step, fact.fence, probe=settling.evidence(fact.answer))
+        return forward.late(draft, step, fact.fence, probe=settling.told(fact.answer))
     if step.kind is StepKind.WAIT:
         return waiting.probed(draft, node, step, fact.answer)
     return settling.probed(draft, node, step, fact.answer)

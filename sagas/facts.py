@@ -10,7 +10,9 @@ from uuid import UUID
 
 from .model import Json
 
-Verdict: TypeAlias = Literal["retry", "fatal", "unknown", "not_sent"]
+Verdict: TypeAlias = Literal["retry", "fatal", "unknown", "not_sent", "quality", "policy"]
+#: After these nothing is tried again. Only "fatal" tells of earlier tries too: the other side says no.
+FOR_GOOD: frozenset[Verdict] = frozenset({"fatal", "quality", "policy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class TryFailed:
 
     Attributes:
         verdict: retry = transient; fatal = a definite no, nothing happened; unknown = may have happened;
-            not_sent = certainly never left.
+            not_sent = certainly never left; quality = not good enough, and the same again would not be; policy = a
+            rule forbids it, and the run has to stop.
         retry_after: What the other side asked for.
     """
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from ..schemas.options import Repeat, Then
+from ..schemas.options import Repeat
 from ..schemas.states import StepKind, StepState
-from . import advancing, doubting, forward, retry, stopping, undoing
+from . import advancing, denying, doubting, forward, retry, undoing
 from .definition import Node
 from .draft import Draft
-from .facts import TryFailed, Verdict
+from .facts import FOR_GOOD, TryFailed, Verdict
 from .model import Decision, Step
 from .words import OUTCOME_UNKNOWN, WORKER_LOST, clean, clean_code
 
@@ -59,7 +59,9 @@ def failed(draft: Draft, node: Node, step: Step, failure: Failure) -> Decision:
     draft.note("step.failed", step, code=failure.code, message=failure.message, verdict=failure.verdict)
     step = replace(step, code=failure.code, message=failure.message)
     if failure.verdict == "fatal":
-        give_in(draft, node, replace(step, doubt=False, doubt_at=None))
+        denying.give_in(draft, node, replace(step, doubt=False, doubt_at=None))
+    elif failure.verdict in FOR_GOOD:
+        denying.ended(draft, node, step, denied=failure.verdict == "policy")
     elif failure.verdict == "not_sent" or step.kind is StepKind.TX:
         _again(draft, node, step, failure)
     else:
@@ -74,7 +76,7 @@ def _in_doubt(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
     elif node.repeat is Repeat.ASK_FIRST:
         doubting.unknown(draft, step)
     elif draft.stopping and node.undo is not None and node.undo.blind:
-        give_in(draft, node, step)
+        denying.give_in(draft, node, step)
     else:
         draft.note("step.unknown", step, code=failure.code)
         doubting.person(draft, step, OUTCOME_UNKNOWN, failure.message)
@@ -82,41 +84,16 @@ def _in_doubt(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
 
 def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
     if draft.stopping:
-        _used_up(draft, node, step)
+        denying.used_up(draft, node, step)
         return
     pause = retry.delay(node.retry, step.attempt, draft.dice, failure.retry_after)
     start = draft.now if failure.at_once else retry.later(draft.now, pause)
     if retry.used_up(node.retry, step, start):
         draft.note("step.attempts_used_up", step, attempts=step.attempt)
-        _used_up(draft, node, step)
+        denying.used_up(draft, node, step)
         return
     state = StepState.PENDING if failure.at_once else StepState.RETRY_PENDING
     again = draft.move(step, state, wake_at=draft.first_nudge() if failure.at_once else start)
     draft.note("step.retry_scheduled", again, code=failure.code, at=start.isoformat())
     if failure.at_once:
         draft.announce(again)
-
-
-def _used_up(draft: Draft, node: Node, step: Step) -> None:
-    """Give in, unless what may have happened has to be known first."""
-    if not step.doubt:
-        give_in(draft, node, step)
-    elif draft.stopping:
-        doubting.unknown(draft, step) if doubting.must_be_known(draft, node) else give_in(draft, node, step)
-    elif node.probe is not None or node.irreversible:
-        doubting.unknown(draft, step)
-    elif node.on_failure is Then.COMPENSATE and node.undo is not None and not node.undo.blind:
-        if advancing.would_stop(draft, step):
-            stopping.stop(draft, step.code or OUTCOME_UNKNOWN, undo=True)
-        doubting.unknown(draft, step)
-    else:
-        give_in(draft, node, step)
-
-
-def give_in(draft: Draft, node: Node, step: Step) -> None:
-    """End a step that failed for good, and do what its `on_failure` says."""
-    code = step.code or OUTCOME_UNKNOWN
-    if not draft.stopping and node.on_failure is Then.PERSON:
-        doubting.person(draft, step, code, step.message)
-        return
-    advancing.go_on(draft, draft.move(step, StepState.FAILED))

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ..schemas.states import RunState, StepState
-from . import advancing, expiring, retry, stopping, undoing
+from . import advancing, codec, expiring, retry, stopping, undoing
 from .definition import Node
 from .draft import Draft
 from .model import Decision, Json, Step
@@ -87,7 +87,7 @@ def succeeded(draft: Draft, step: Step, fence: int, result: Json) -> Decision:
         return draft.decision()
     if step.fence == fence and step.state in {StepState.SUCCEEDED, StepState.COMPENSATED}:
         return draft.ignored("this result is already recorded")
-    return late(draft, step, fence, result=result)
+    return late(draft, step, fence, sha256=codec.digest(result).hex())
 
 
 def late(draft: Draft, step: Step, fence: int, **evidence: Json) -> Decision:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from ..schemas.states import StepState
-from . import advancing, doubting, failing, forward, retry, waits
+from . import advancing, codec, denying, doubting, forward, retry, waits
 from .definition import Node
 from .draft import Draft
 from .facts import ProbeAbsent, ProbeAnswer, ProbeError, ProbeFailed, ProbeFound, ProbeInProgress
@@ -29,7 +29,7 @@ def probed(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> Decisio
         case ProbeFailed(code=code):
             certain = replace(step, doubt=False, doubt_at=None, code=clean_code(code), message=None)
             draft.note("step.failed", step, code=certain.code, verdict="fatal")
-            failing.give_in(draft, node, certain)
+            denying.give_in(draft, node, certain)
             record(draft, step, answer, "FAIL", "the other side says that it failed for good")
         case ProbeAbsent():
             _absent(draft, node, step, answer)
@@ -51,7 +51,7 @@ def _absent(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> None:
         return
     certain = replace(step, doubt=False, doubt_at=None)
     if draft.stopping or retry.used_up(node.retry, step, draft.now):
-        failing.give_in(draft, node, certain)
+        denying.give_in(draft, node, certain)
         record(draft, step, answer, "FAIL", "nothing happened, and it is not tried again")
         return
     draft.announce(draft.move(certain, StepState.PENDING, wake_at=draft.first_nudge()))
@@ -116,6 +116,12 @@ def record(draft: Draft, before: Step, answer: ProbeAnswer, decision: Repair, re
             reason=reason,
         )
     )
+
+
+def told(answer: ProbeAnswer) -> dict[str, Json]:
+    """Return a probe's answer for the history, which holds no results: of one there is only the hash."""
+    said = evidence(answer)
+    return said if "result" not in said else {"answer": "found", "sha256": codec.digest(said["result"]).hex()}
 
 
 def evidence(answer: ProbeAnswer) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 from . import retry, timing
 from .definition import Node
 from .draft import Draft
-from .facts import TryFailed
+from .facts import FOR_GOOD, TryFailed
 from .model import Decision, Step
 from .words import CANCELLED
 
@@ -131,7 +131,7 @@ def _again_or_stop(
         "compensation.failed", step, code=failure.code, message=failure.message, verdict=failure.verdict
     )
     told = {"code": failure.code, "message": failure.message, "fence": step.fence + announce}
-    if failure.verdict == "fatal" or retry.used_up(node.undo.retry, step, start):
+    if failure.verdict in FOR_GOOD or retry.used_up(node.undo.retry, step, start):
         stopped = draft.move(step, StepState.COMPENSATION_FAILED, wake_at=draft.reminder(), **told)
         draft.note("incident.candidate", stopped, code=failure.code, undo_of=step.undo_of)
         return draft.decision()

@@ -7,6 +7,8 @@ MilepostError
 ├── StateError         MP4xx  refused by the state of a run, a letter or a database
 ├── ConnectError       MP5xx  a server cannot be reached
 └── Refused                   a user's step or participant says no, for good, with a code of its own
+    ├── QualityFailed         what the step made is not good enough: trying the same again does not help
+    └── PolicyDenied          a rule forbids it: the run stops, whatever the step says of failures
 
 Every error has a code, a place, a reason and a fix; `milepost explain CODE` prints the long form (schemas/explain.py).
 """
@@ -95,3 +97,19 @@ class Refused(Exception):
         super().__init__(code if not message else f"{code}: {message}")
         self.code = code
         self.message = message
+
+
+class QualityFailed(Refused):
+    """Raised by a user's step to say: what was made is not good enough, and the same call would not make it better.
+
+    It is not tried again: the step fails for good, and its `on_failure` follows. Arguments as `Refused`.
+    """
+
+
+class PolicyDenied(Refused):
+    """Raised by a user's step to say: a rule forbids to go on.
+
+    It is not tried again and no person is asked: the run stops at once, wherever in the flow the step is, also where a
+    failure would be tolerated. What was done is undone where the step's `on_failure` is COMPENSATE; else the run is
+    FAILED. Arguments as `Refused`.
+    """

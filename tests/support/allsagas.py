@@ -181,6 +181,8 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
             ("fatal", None),
             ("unknown", None),
             ("not_sent", timedelta.max),
+            ("quality", None),
+            ("policy", None),
         )
         found += [
             TryFailed(step.name, fence, verdict, "CODE", "words", pause, iteration=step.iteration)
