@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .consumers.app import Milepost
+    from .consumers.context_files import context_hash
     from .consumers.idempotency import IdempotencyMiddleware
     from .consumers.replay_plan import Offsets
     from .consumers.replay_run import ReplayReport
@@ -115,6 +116,7 @@ __all__ = [
     "all_of",
     "at_least",
     "best_effort",
+    "context_hash",
     "loop",
     "optional",
     "publish",
@@ -194,6 +196,7 @@ _HOMES = {
     "best_effort": "sagas.shapes",
     "loop": "sagas.shapes",
     "optional": "sagas.shapes",
+    "context_hash": "consumers.context_files",
     "publish": "outbox.publish",
     "publish_sync": "outbox.publish",
     "send": "outbox.send",

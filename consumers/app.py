@@ -183,7 +183,9 @@ class Milepost(Edges):
         async with database.transaction(publish_in) as tx:
             yield tx
 
-    async def start(self, tx: AsyncpgTx, saga: Saga[I], input: I, *, tenant: str = "") -> RunRef:
+    async def start(
+        self, tx: AsyncpgTx, saga: Saga[I], input: I, *, tenant: str = "", reuse: bool = False
+    ) -> RunRef:
         """Start a run in the caller's transaction; it exists when that commits, or not at all.
 
         Args:
@@ -191,12 +193,15 @@ class Milepost(Edges):
             saga: One of this service's sagas.
             input: Its input; the saga's key function names the run.
             tenant: Tenant of the run.
+            reuse: Return the run of equal fingerprint that has succeeded or is under way, if there is one; its
+                `reused` is then set.
 
         Returns:
             The run. Starting again with the same key and the same input returns the run that is there.
 
         Raises:
-            UsageError: MP301, MP307 as publish; MP308 on psycopg; MP309 for a saga that this service does not have.
+            UsageError: MP301, MP307 as publish; MP308 on psycopg; MP309 for a saga that this service does not have;
+                MP368 for a fingerprint that cannot be had.
             StateError: MP302 when the key is taken with another input; MP334 when the saga says if_locked="reject" and
                 another run has its lock; the transaction is then as it was.
         """
@@ -206,7 +211,7 @@ class Milepost(Edges):
                 f"start(): saga {saga.name} v{saga.version} is not one of service {self.name}. Add it to "
                 f"Milepost({self.name!r}, sagas=[...]).",
             )
-        return await start_run(self, tx, saga, input, tenant)
+        return await start_run(self, tx, saga, input, tenant, reuse=reuse)
 
     async def cancel(self, tx: AnyTx, run: RunRef, *, undo: bool, by: str, reason: str) -> None:
         """Ask for a run to be cancelled, in the caller's transaction; when that commits, the orchestrator does it.

@@ -11,8 +11,9 @@ from pydantic import BaseModel
 
 from ..sagas import priorities, timing
 from ..sagas.context import RunRef
-from ..sagas.definition import text_problem
+from ..sagas.definition import Definition, text_problem
 from ..sagas.facts import Start
+from ..sagas.fingerprints import Fingerprint, of_input
 from ..sagas.locking import lock_of
 from ..sagas.model import Json, Run
 from ..sagas.moving import same_intent
@@ -23,7 +24,7 @@ from ..schemas.texts import INDEXED, too_long_to_index
 from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
-from . import resources
+from . import fingerprints, resources
 from .engine import changes_of
 from .store import Loaded, Sql
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 async def start_run(
-    service: Milepost, tx: AsyncpgTx, saga: Saga[Any], value: BaseModel, tenant: str
+    service: Milepost, tx: AsyncpgTx, saga: Saga[Any], value: BaseModel, tenant: str, *, reuse: bool = False
 ) -> RunRef:
     """Do what `Milepost.start` says; see there."""
     connection = await raw_connection(tx, "start()")
@@ -54,16 +55,36 @@ async def start_run(
     deadline_at = timing.deadline_of(definition, value)
     priority = priorities.of_input(definition, value)
     lock = lock_of(definition, value, tenant)
+    rests_on = _rests_on(definition, value, reuse=reuse)
     taken = await connection.fetchval(Sql.take_run_key, tenant, saga.name, ref.key, ref.id, digest)
     if taken is None:
         return await _existing(connection, ref, saga, encoded, digest)
+    if rests_on is not None:
+        earlier = await fingerprints.claim(connection, ref, rests_on, reuse=reuse)
+        if earlier is not None:
+            return earlier
     with span(f"start {saga.name}", attributes={"milepost.run": str(ref.id), "milepost.key": ref.key}):
         run = replace(_new_run(ref, saga, encoded, tx), deadline_at=deadline_at, priority=priority)
         if lock is not None:
-            holds = await resources.take(connection, ref, lock, reject=definition.if_locked == "reject")
+            try:
+                holds = await resources.take(connection, ref, lock, reject=definition.if_locked == "reject")
+            except StateError:
+                await fingerprints.forget(connection, ref)
+                raise
             run = replace(run, resource=lock, holds=holds)
         await _insert(service, connection, saga, run)
     return ref
+
+
+def _rests_on(definition: Definition, value: BaseModel, *, reuse: bool) -> Fingerprint | None:
+    found = of_input(definition, value)
+    if reuse and found is None:
+        raise UsageError(
+            "MP368",
+            f"start(reuse=True): {definition.title} declares no fingerprint=, so nobody knows which runs are equal. "
+            "Declare one, or start without reuse.",
+        )
+    return found
 
 
 async def _existing(

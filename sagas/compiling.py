@@ -12,7 +12,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from ..schemas.errors import DefinitionError
 from ..schemas.options import OnFailure, Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import checks, codec, inputs, locking, nodes, planting, priorities, shapes
+from . import checks, codec, fingerprints, inputs, locking, nodes, planting, priorities, shapes
 from .definition import Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
@@ -46,10 +46,12 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         active_timeout=saga.active_timeout,
         priority=saga.priority,
         upcasts=inputs.chain(saga.title, saga.past.upcasts, saga.input),
+        fingerprint=saga.fingerprint,
     )
     checks.check_definition_rules(definition)
     locking.check(definition)
     priorities.check(definition)
+    fingerprints.check(definition)
     outline = {"shape": _shape(definition), "policy": _policy(definition)}
     shape, policy = (codec.digest(outline[part]).hex() for part in ("shape", "policy"))
     return replace(definition, shape=shape, policy=policy, outline=outline)

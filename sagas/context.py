@@ -6,7 +6,7 @@ Nothing here reaches the outside world by itself: clients, the stop flag and the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 from uuid import UUID
 
@@ -36,13 +36,15 @@ _MISSING = object()
 class RunRef:
     """Which run: its id, and the tenant, saga and business key that name it for people.
 
-    `str(run)` is "saga/key", for example "order/o-1".
+    `str(run)` is "saga/key", for example "order/o-1". `reused` says that `start` found an earlier run of equal
+    fingerprint.
     """
 
     id: UUID
     tenant: str
     saga: str
     key: str
+    reused: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.saga}/{self.key}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -144,6 +144,7 @@ class Definition:
         flow: The nodes as a tree: what comes after, beside and instead of what.
         controls: Of its choices and loops, what their rows are read with.
         priority: How soon a run's work is taken, or what says so of its input; asked once, at its start.
+        fingerprint: What a run with that input rests on; asked at its start.
         shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
         policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
         upcasts: How older inputs are brought up, from version 1 on.
@@ -163,6 +164,7 @@ class Definition:
     lock: Callable[[Any], str] | None = None
     if_locked: Literal["queue", "reject"] = "queue"
     priority: Priority | Callable[[Any], Priority] = Priority.NORMAL
+    fingerprint: Callable[[Any], Mapping[str, Json]] | None = None
     shape: str = field(default="")
     policy: str = field(default="")
     upcasts: tuple[InputUpcast, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar
 
@@ -45,6 +45,8 @@ class Saga(Versioned[I], Generic[I]):
         active_timeout: How long a run may be active in all, with the same end; waiting for an event or a person does
             not count.
         priority: How soon its work is taken, or a pure function of the input that says so.
+        fingerprint: Pure function of the input that names what the result rests on (task, commit, prompt version, hash
+            of files, policy version, mode), so that `start(..., reuse=True)` finds an equal run.
 
     Raises:
         DefinitionError: MP114 for a name that topics or keys cannot hold.
@@ -63,6 +65,7 @@ class Saga(Versioned[I], Generic[I]):
         deadline: Callable[[I], datetime] | None = None,
         active_timeout: timedelta | None = None,
         priority: Priority | Callable[[I], Priority] = Priority.NORMAL,
+        fingerprint: Callable[[I], Mapping[str, str | int | float | bool | None]] | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -74,6 +77,7 @@ class Saga(Versioned[I], Generic[I]):
         self.deadline = deadline
         self.active_timeout = active_timeout
         self.priority = priority
+        self.fingerprint = fingerprint
         self.nodes: list[Node[I, Any]] = []
         self.past = Past()
         self._names: dict[str, str] = {}

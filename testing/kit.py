@@ -116,10 +116,10 @@ class Kit:
 
     # --- what happens ------------------------------------------------------------------------------
 
-    async def start(self, saga: Saga[I], input: I) -> RunRef:
+    async def start(self, saga: Saga[I], input: I, *, reuse: bool = False) -> RunRef:
         """Start a run in a transaction of its own, as `Milepost.start`; it moves with `until` or `advance`."""
         async with self._service.transaction() as tx:
-            return await self._service.start(tx, saga, input)
+            return await self._service.start(tx, saga, input, reuse=reuse)
 
     async def deliver(self, event: Event, *, copies: int = 1) -> None:
         """Let an event arrive from outside, and its handlers and waits take it; returns when they have.

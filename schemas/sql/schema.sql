@@ -1046,3 +1046,27 @@ $$;
 -- dead, so that what is dead grows with what is kept; a fixed number keeps it flat.
 ALTER TABLE milepost.run SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
 ALTER TABLE milepost.step SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
+-- Fingerprints of runs: what a run rests on, so that an equal one may be used instead of a new one.
+
+-- current: the run stands for its fingerprint. At most one does; one that has ended without success, or is gone, makes room.
+CREATE TABLE milepost.fingerprint (
+    run_id uuid PRIMARY KEY,
+    tenant text NOT NULL DEFAULT '',
+    saga text NOT NULL,
+    sha256 bytea NOT NULL CHECK (octet_length(sha256) = 32),
+    parts jsonb NOT NULL,
+    current boolean NOT NULL DEFAULT true,
+    created_at timestamptz NOT NULL DEFAULT milepost.clock()
+);
+CREATE UNIQUE INDEX fingerprint_current_key ON milepost.fingerprint (tenant, saga, sha256) WHERE current;
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.fingerprint TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.fingerprint TO milepost_runtime;
+    END IF;
+END
+$$;
