@@ -28,6 +28,10 @@ DidNotHappen = Annotated[
         "--did-not-happen", help="Of a step in doubt: it took no effect, as you have seen on the other side."
     ),
 ]
+Reviewed = Annotated[
+    bool,
+    typer.Option("--reviewed", help="You have read what stood in the way last (REVIEW_REQUIRED), and go on."),
+]
 #: Seconds.
 WAIT = 10.0
 
@@ -45,6 +49,7 @@ def retry_command(
     step: Step,
     *,
     did_not_happen: DidNotHappen = False,
+    reviewed: Reviewed = False,
     reason: Reason,
     wait: Wait = WAIT,
     no_wait: NoWait = False,
@@ -55,7 +60,7 @@ def retry_command(
     _act(
         context,
         run,
-        Wish(what="retry", reason=reason, step=step, did_not_happen=did_not_happen),
+        Wish(what="retry", reason=reason, step=step, did_not_happen=did_not_happen, reviewed=reviewed),
         wait,
         no_wait,
     )
@@ -68,6 +73,7 @@ def skip_command(
     step: Step,
     *,
     did_not_happen: DidNotHappen = False,
+    reviewed: Reviewed = False,
     reason: Reason,
     wait: Wait = WAIT,
     no_wait: NoWait = False,
@@ -78,7 +84,7 @@ def skip_command(
     _act(
         context,
         run,
-        Wish(what="skip", reason=reason, step=step, did_not_happen=did_not_happen),
+        Wish(what="skip", reason=reason, step=step, did_not_happen=did_not_happen, reviewed=reviewed),
         wait,
         no_wait,
     )
@@ -94,6 +100,7 @@ def mark_succeeded_command(
         Path | None,
         typer.Option(metavar="FILE", help="JSON of the step's result; not needed where it has none."),
     ] = None,
+    reviewed: Reviewed = False,
     reason: Reason,
     wait: Wait = WAIT,
     no_wait: NoWait = False,
@@ -101,7 +108,9 @@ def mark_succeeded_command(
     """Say that a step or an undo took effect, as you have seen on the other side; the run goes on."""
     from .acts import Wish, read_result
 
-    wish = Wish(what="mark_succeeded", reason=reason, step=step, result=read_result(result))
+    wish = Wish(
+        what="mark_succeeded", reason=reason, step=step, result=read_result(result), reviewed=reviewed
+    )
     _act(context, run, wish, wait, no_wait)
 
 
@@ -123,12 +132,18 @@ def compensate_command(
 
 @commands.command("resume")
 def resume_command(
-    context: typer.Context, run: Run, *, reason: Reason, wait: Wait = WAIT, no_wait: NoWait = False
+    context: typer.Context,
+    run: Run,
+    *,
+    reviewed: Reviewed = False,
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
 ) -> None:
     """Let a run go on that stands still with nothing in its way."""
     from .acts import Wish
 
-    _act(context, run, Wish(what="resume", reason=reason), wait, no_wait)
+    _act(context, run, Wish(what="resume", reason=reason, reviewed=reviewed), wait, no_wait)
 
 
 @commands.command("cancel")

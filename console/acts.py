@@ -42,6 +42,7 @@ class Sql(Queries, file="acts.sql"):
     worklist: str
     old_requests: str
     requests_of: str
+    last_review: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Wish:
         result: JSON of the step's result.
         undo: For cancel.
         did_not_happen: The step in doubt did not take effect.
+        reviewed: The person has read why the run needs a review, and takes it upon himself.
     """
 
     what: ActName
@@ -61,6 +63,7 @@ class Wish:
     result: Any = None
     undo: bool | None = None
     did_not_happen: bool = False
+    reviewed: bool = False
 
     @property
     def word(self) -> str:
@@ -116,7 +119,8 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
 
     Raises:
         UsageError: MP601 without a reason, MP605, MP606 for the run's name, MP614 for who and why.
-        StateError: MP604 there is no such run, MP617 it has no such step, MP615 the act was refused.
+        StateError: MP604 there is no such run, MP617 it has no such step, MP615 the act was refused, MP638
+            nothing is to be reviewed.
         typer.Exit: 1 when nobody has answered in time; the request stays open.
     """
     require_reason(wish.reason)
@@ -124,6 +128,11 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
     async with reading(given.database_url()) as store:
         run = await store.run(await store.find(named), history=False)
         rows = await store.fetch(Sql.steps_of, run.id) if wish.step is not None else []
+        reviewed = await store.fetch(Sql.last_review, run.id) if wish.reviewed else []
+    if wish.reviewed and not reviewed:
+        raise StateError(
+            "MP638", f"{run.run}: no look at it has found anything to review. Leave --reviewed out."
+        )
     row = None if wish.step is None else find_step(run.run, rows, wish.step)
     request = Request(
         run=run.id,
@@ -136,6 +145,7 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
         result=wish.result,
         undo=wish.undo,
         did_not_happen=wish.did_not_happen,
+        reviewed=reviewed[0]["request_id"] if reviewed else None,
     )
     async with changing(given.database_url()) as connection:
         async with connection.transaction(isolation="read_committed"):

@@ -35,6 +35,7 @@ from .orchestrator import Orchestrator
 from .publishing import publish_in
 from .pulse import Pulse
 from .queues import lane_topics, plan
+from .rechecking import Rechecker
 from .retention import Retention
 from .signals import signal_consumer
 from .slots import Slots
@@ -269,8 +270,10 @@ class Assembly:
             for queue in self.queues
         }
         readers = [self._lane(role, q, worker) for q, worker in workers.items() for role in self._lanes()]
+        crew = Crew(clients, workers, lease)
+        looks = Rechecker(self.engine, lease, tools, queues=self.queues, ready=crew.ready)
         handed = handed_over(self.engine, workers, self._lanes())
-        return [lease, pulse, Crew(clients, workers, lease), *readers, handed]
+        return [lease, pulse, crew, looks, *readers, handed]
 
     def _stopping(self) -> bool:
         return self.stop.asked

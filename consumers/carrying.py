@@ -17,6 +17,7 @@ import asyncpg
 
 from ..sagas.facts import Act
 from ..sagas.model import Decision, Run
+from ..sagas.resuming import Checked
 from ..schemas.errors import StateError
 from ..schemas.states import HELD_STEP_STATES, StepKind, StepState
 from ..streams.lifecycle import Health, Stop
@@ -25,6 +26,7 @@ from .engine import DATABASE_ERRORS, Engine, tell
 from .handing import unpark
 from .orchestrator import trace_wait
 from .requests import Sql
+from .resuming import verdict
 
 logger = logging.getLogger("milepost")
 
@@ -65,13 +67,16 @@ class Wish:
     def __init__(self, row: asyncpg.Record) -> None:
         self._row = row
         self.moved = False
+        self.checked: Checked | None = None
+        self.stale = False
 
     def __call__(self, run: Run) -> Act | None:
         """Return the fact."""
         row = self._row
         step = None if row["step"] is None else run.step(row["step"], row["iteration"])
         self.moved = row["fence"] is not None and step is not None and step.fence != row["fence"]
-        if self.moved:
+        self.stale = self.checked is not None and self.checked.version != run.version
+        if self.moved or self.stale:
             return None
         return Act(
             what=row["what"],
@@ -82,6 +87,7 @@ class Wish:
             undo=bool(row["undo"]),
             did_not_happen=row["did_not_happen"],
             iteration=row["iteration"],
+            checked=self.checked,
         )
 
 
@@ -187,7 +193,11 @@ class Carrier:
             if state is not None:
                 return Answer(True, _LOOKED_FOR, {"run": state}, {"run": state}), None
         wish = Wish(row)
-        change = await self._engine.changes.apply(connection, row["run_id"], wish)
+        found = await verdict(connection, self._engine.changes, row, wish)
+        change = None
+        if not isinstance(found, bool):  # else a worker looks first, and a later turn sees what it has found
+            wish.checked = found
+            change = await self._engine.changes.apply(connection, row["run_id"], wish)
         if wish.moved:
             text = (
                 f"{row['step']} has been tried since you looked. Look again, and decide on what is there now"

@@ -100,6 +100,10 @@ class Crew:
                 owner.cancel()
             await _ended(owner)
 
+    def ready(self) -> bool:
+        """Whether the clients are open."""
+        return self._trouble is None and not self._close.is_set()
+
     async def _own(self, stop: Stop) -> None:
         async with AsyncExitStack() as stack:
             if await self._opened(stack, stop):

@@ -44,6 +44,7 @@ class Request:
         result: For mark_succeeded, the step's result as JSON; None is that of a step without one.
         undo: For cancel: also undo what was done.
         did_not_happen: The step in doubt did not take effect, as the person has seen on the other side.
+        reviewed: The request whose look at the run the person has read and takes upon himself.
     """
 
     run: UUID
@@ -56,6 +57,7 @@ class Request:
     result: Json = None
     undo: bool | None = None
     did_not_happen: bool = False
+    reviewed: UUID | None = None
 
 
 async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
@@ -96,6 +98,7 @@ async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
             request.did_not_happen,
             request.by.strip(),
             request.reason.strip(),
+            request.reviewed,
         ),
     )
     if not rows:

@@ -16,7 +16,19 @@ from ..schemas.errors import MilepostError
 from ..schemas.options import Repeat
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import advancing, asking, cancelling, doubting, forward, locking, retry, undoing, waits, waking
+from . import (
+    advancing,
+    asking,
+    cancelling,
+    doubting,
+    forward,
+    locking,
+    resuming,
+    retry,
+    undoing,
+    waits,
+    waking,
+)
 from .cancelling import go_back, note_act, waiting_for_person
 from .context import latest
 from .definition import Definition, Node, encode_result
@@ -30,7 +42,7 @@ from .words import clean
 CONTROLS = frozenset({StepKind.CHOICE, StepKind.LOOP})
 
 
-def act(draft: Draft, fact: Act) -> Decision:
+def act(draft: Draft, fact: Act) -> Decision:  # noqa: PLR0911 - one return per kind of act
     """Answer an act; what does not fit the state is refused with words that say what is in the way."""
     odd = _odd(draft)
     if odd:
@@ -39,6 +51,9 @@ def act(draft: Draft, fact: Act) -> Decision:
         return cancelling.cancel(draft, fact)
     if draft.run.state in FINAL_RUN_STATES:
         return draft.refused(f"the run has ended as {draft.run.state}, and what has ended stays as it is")
+    held = resuming.held_back(draft, fact)
+    if held is not None:
+        return held
     if fact.what == "resume":
         return _resume(draft, fact)
     if fact.what == "compensate":

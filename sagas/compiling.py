@@ -47,6 +47,7 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         priority=saga.priority,
         upcasts=inputs.chain(saga.title, saga.past.upcasts, saga.input),
         fingerprint=saga.fingerprint,
+        revalidate=saga.revalidation,
     )
     checks.check_definition_rules(definition)
     locking.check(definition)

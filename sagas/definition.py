@@ -145,6 +145,7 @@ class Definition:
         controls: Of its choices and loops, what their rows are read with.
         priority: How soon a run's work is taken, or what says so of its input; asked once, at its start.
         fingerprint: What a run with that input rests on; asked at its start.
+        revalidate: The saga's own check before a run goes on that stood in front of a person.
         shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
         policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
         upcasts: How older inputs are brought up, from version 1 on.
@@ -165,6 +166,7 @@ class Definition:
     if_locked: Literal["queue", "reject"] = "queue"
     priority: Priority | Callable[[Any], Priority] = Priority.NORMAL
     fingerprint: Callable[[Any], Mapping[str, Json]] | None = None
+    revalidate: AsyncFn | None = None
     shape: str = field(default="")
     policy: str = field(default="")
     upcasts: tuple[InputUpcast, ...] = ()

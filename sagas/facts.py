@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
 
 from .model import Json
+
+if TYPE_CHECKING:
+    from .resuming import Checked
 
 Verdict: TypeAlias = Literal["retry", "fatal", "unknown", "not_sent", "quality", "policy"]
 #: After these nothing is tried again. Only "fatal" tells of earlier tries too: the other side says no.
@@ -168,6 +171,7 @@ class Act:
         result: For mark_succeeded, the step's result as JSON of its declared class.
         undo: For cancel: also undo what was done.
         did_not_happen: The person says that a step in doubt did not take effect, and so clears the doubt.
+        checked: What a look at what the run rests on found, where one was needed.
     """
 
     what: ActName
@@ -178,6 +182,7 @@ class Act:
     undo: bool = False
     did_not_happen: bool = False
     iteration: str = ""
+    checked: Checked | None = None
 
 
 Fact: TypeAlias = (

@@ -13,10 +13,11 @@ from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry
 from ..schemas.states import Priority, StepKind
 from ..schemas.transaction import Transaction
+from . import resuming
 from .compiling import compile_saga
 from .context import Context, View
 from .declaring import NODE_NAME, QUEUE_NAME, SAGA_NAME, check_name, declare_step
-from .definition import Definition
+from .definition import AsyncFn, Definition
 from .nodes import Node, Step, Wait
 from .versions import Past, Versioned
 
@@ -78,6 +79,7 @@ class Saga(Versioned[I], Generic[I]):
         self.active_timeout = active_timeout
         self.priority = priority
         self.fingerprint = fingerprint
+        self.revalidation: AsyncFn | None = None
         self.nodes: list[Node[I, Any]] = []
         self.past = Past()
         self._names: dict[str, str] = {}
@@ -198,6 +200,20 @@ class Saga(Versioned[I], Generic[I]):
         self.take_name(name, f"wait {name}")
         self.nodes.append(wait)
         return wait
+
+    def revalidate(
+        self, fn: Callable[[Context[I]], Awaitable[str | None]]
+    ) -> Callable[[Context[I]], Awaitable[str | None]]:
+        """Declare what is looked at before a run goes on that stood in front of a person.
+
+        It may read clients and artifacts, and changes nothing. A text says what a person has to look at
+        (REVIEW_REQUIRED), `raise Refused(code)` that the run cannot go on (RESUME_BLOCKED), None that all is well.
+
+        Raises:
+            DefinitionError: MP107, MP111, MP117 as for a step; MP127 for a second one.
+        """
+        resuming.declare(self, fn)
+        return fn
 
     def flow(self, *nodes: Node[I, Any]) -> None:
         """Put the nodes in order, check the whole definition and compile it.

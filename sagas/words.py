@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 WORKER_LOST = "WORKER_LOST"
 HARD_TIMEOUT = "HARD_TIMEOUT"
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
@@ -21,6 +23,10 @@ LOOP_EXHAUSTED = "LOOP_EXHAUSTED"
 CANCELS = frozenset({CANCELLED, CANCELLED_NO_UNDO})
 #: What only the engine may say of a run.
 _CAUSES = frozenset({DEADLINE, ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, BY_PERSON})
+
+#: What holds a run back that stood in front of a person: a fact, or something that a person has to look at.
+RESUME_BLOCKED: Final = "RESUME_BLOCKED"
+REVIEW_REQUIRED: Final = "REVIEW_REQUIRED"
 
 
 def clean(text: str, longest: int = 2000) -> str:

@@ -14,6 +14,7 @@ from ..consumers.finishing import Claimed
 from ..consumers.gates import Gate
 from ..consumers.lease import Lease
 from ..consumers.pulse import Pulse
+from ..consumers.rechecking import Rechecker
 from ..consumers.slots import Slots
 from ..consumers.worker import Worker
 from ..schemas.envelope import Record
@@ -93,6 +94,9 @@ class Process:
             around=faults.around,
         )
         self._gate = Gate(service, opened.engine)
+        self.rechecker = Rechecker(
+            opened.engine, self._lease, tools, queues=service.definitions.queues, ready=lambda: True
+        )
         self._workers: dict[str, _Worker] = {}
         for queue in service.definitions.queues:
             worker = self._worker(opened.engine, opened.database, tools, queue, faults)

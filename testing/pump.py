@@ -82,6 +82,8 @@ class Pump:
         if not self._records and await self._carrier.turn() > 0:
             await self._process.look()
             return True
+        if not self._records and await self._process.rechecker.turn():
+            return True
         if not self._records:
             await self._read_outbox()
         if self._records:

@@ -51,3 +51,11 @@ SELECT id, what, step, iteration, undo, by, reason, at, state, answer, answered_
 FROM milepost.request
 WHERE run_id = $1
 ORDER BY id;
+
+-- What the person has read last that stood in the way, and that a person may decide.
+-- name: last_review
+SELECT request_id
+FROM milepost.resume_check
+WHERE run_id = $1 AND state = 'REVIEW_REQUIRED'
+ORDER BY ended_at DESC
+LIMIT 1;

@@ -3,9 +3,9 @@
 -- The run says whose it is; no row where there is no such run.
 -- name: insert_request
 INSERT INTO milepost.request (id, tenant, service, run_id, what, step, iteration, fence, result, undo, did_not_happen, by,
-    reason)
+    reason, reviewed)
 SELECT $1::uuid, r.tenant, r.service, r.id, $3::text, $4::text, $5::text, $6::bigint, $7::jsonb, $8::boolean,
-       $9::boolean, $10::text, $11::text
+       $9::boolean, $10::text, $11::text, $12::uuid
 FROM milepost.run AS r
 WHERE r.id = $2::uuid
 RETURNING id;
@@ -21,13 +21,15 @@ WHERE q.service = $1 AND q.state = 'OPEN'
        OR r.saga || '/' || r.definition || '#' || r.shape || '@' || r.input_version = ANY ($2::text[])
        OR q.what = 'resume' AND EXISTS (SELECT FROM milepost.handover AS h
                                         WHERE h.run_id = r.id AND h.parked_at IS NOT NULL))
+  AND NOT EXISTS (SELECT FROM milepost.resume_check AS c
+                  WHERE c.request_id = q.id AND c.state = 'OPEN' AND c.run_version = r.version)
 ORDER BY q.id
 LIMIT $3;
 
 -- Somebody else's is left alone. As text: SQLAlchemy teaches its connections to decode jsonb, the pool's do not.
 -- name: take_request
 SELECT q.id, q.run_id, q.what, q.step, q.iteration, q.fence, q.result::text AS result, q.undo,
-       q.did_not_happen, q.by, q.reason, EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run
+       q.did_not_happen, q.by, q.reason, q.reviewed, EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run
 FROM milepost.request AS q
 WHERE q.id = $1 AND q.state = 'OPEN'
 FOR UPDATE SKIP LOCKED;

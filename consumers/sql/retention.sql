@@ -85,5 +85,9 @@ WITH gone AS MATERIALIZED (
     DELETE FROM milepost.wait WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), steps AS (
     DELETE FROM milepost.step WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), fingerprints AS (
+    DELETE FROM milepost.fingerprint WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), looks AS (
+    DELETE FROM milepost.resume_check WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 )
 DELETE FROM milepost.run WHERE id = ANY (ARRAY(SELECT id FROM gone));

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 import pytest
-from milepost import Artifact
 from milepost.schemas.artifacts import location_of, name_problem, place_problem, references
 
-RUN = UUID(int=7)
-MADE = Artifact(
-    run=RUN,
-    step="write",
-    name="report.md",
-    type="text/markdown",
-    size=3,
-    sha256="a" * 64,
-    location="report/x/write/1/report.md",
-)
+from tests.support.artifacts import MADE, RUN
 
 
 @pytest.mark.parametrize("name", ["report.md", "a", "pages/1.html", "_x-y.z", "a" * 200])
