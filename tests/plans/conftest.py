@@ -36,6 +36,8 @@ FILL = (
     " SELECT md5('r' || n)::uuid, 'pay', 1, 'STEP', CASE WHEN live THEN 'WAITING' ELSE 'SUCCEEDED' END,"
     " CASE WHEN live THEN now() + (n - 2500) * interval '1 second' END, now()"
     " FROM (SELECT n, n % 1000 = 0 AS live FROM generate_series(1, $1::int) AS n) AS g",
+    "INSERT INTO milepost.handover (run_id, kind, step, service, queue, pin)"
+    " SELECT md5('h' || n)::uuid, 'work', 'pay', 's', 'default', 'order/9#@1' FROM generate_series(1, $1::int) AS n",
     "INSERT INTO milepost.signal (id, source, event_id, type, key, payload, expires_at, run_id, matched_at)"
     " SELECT md5('s' || n)::uuid, 's', 'e' || n, 'carrier.delivered', 'k' || n, '{}', now() + interval '1 day',"
     " CASE WHEN n % 1000 > 0 THEN md5('r' || n)::uuid END, CASE WHEN n % 1000 > 0 THEN now() END"

@@ -20,6 +20,7 @@ from milepost.console.dead_store import Sql as DeadSql
 from milepost.console.operations import Sql as OperationsSql
 from milepost.console.store import Sql as RunsSql
 from milepost.console.webhooks import Sql as WebhookSql
+from milepost.consumers.handing import Sql as VersionsSql
 from milepost.consumers.pulse import Sql as PulseSql
 from milepost.consumers.requests import Sql as RequestSql
 from milepost.consumers.resources import _Sql as LockSql
@@ -130,7 +131,7 @@ QUERIES = {
     "console: letters": Hot(DeadSql.letters, (["OPEN"], None, None, [], None, None, None, 5), IN_STATE * 60),
     "console: one letter": Hot(DeadSql.letter, (77,), 60),
     "waker: tick": Hot(SagaSql.wake_due, ("s", 1000, DUE, "s.timers", "milepost.timer"), 600, WAKER),
-    "waker: steps of dead workers": Hot(SagaSql.stale_steps, ("s", 100, ["order/1"]), 60),
+    "waker: steps of dead workers": Hot(SagaSql.stale_steps, ("s", 100, ["order/1#@1"]), 60),
     "run: load": Hot(SagaSql.load_run, (RUN,), 60),
     "run: lock": Hot(SagaSql.lock_run, (RUN,), 20),
     "run: key": Hot(SagaSql.find_run_key, ("", "order", "k77"), 30),
@@ -188,7 +189,13 @@ QUERIES = {
     # All ended a moment ago: the oldest of many that are to go, and a walk that finds none.
     "retention: runs": Hot(RetentionSql.purge_runs, (NOW + timedelta(hours=1), 500), 30_000),
     "retention: no runs": Hot(RetentionSql.purge_runs, (NOW - timedelta(days=365), 500), 30),
-    "requests: open": Hot(RequestSql.open_requests, ("s", ["order/1"], 100), 1000),
+    "versions: handed over": Hot(
+        VersionsSql.handed, ("s", ["order/1#@1"], ["work", "timer"], ["default"], 100), 20
+    ),
+    "versions: hand over": Hot(
+        VersionsSql.hand_over, (named("r", 1000), "work", "pay", "", 0, "s", ["order/2#@1"], DUE), 120
+    ),
+    "requests: open": Hot(RequestSql.open_requests, ("s", ["order/1#@1"], 100), 1000),
     "requests: take": Hot(RequestSql.take_request, (named("a", 1000),), 30),
     "console: worklist": Hot(ActsSql.worklist, ([], 100), 1500),
     "console: old requests": Hot(ActsSql.old_requests, (DUE,), 1000),

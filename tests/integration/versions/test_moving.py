@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any, cast
@@ -22,6 +25,7 @@ from pydantic import BaseModel
 from tests.support.apps.versions_service import Parcel, Weighed, first, second
 from tests.support.console import say
 from tests.support.engine import Rig, rig, worker_id
+from tests.support.process import ROOT
 from tests.support.sagas import Delivered, Order, add_step, flow, new_saga
 
 
@@ -229,3 +233,42 @@ async def test_the_command_line(database_url: str) -> None:
         assert json.loads(rows[0]["input"])["grams"] == 1
         work = await made.outgoing("milepost.work")
         assert [body["definition"] for body in work[-2:]] == [2, 2]
+
+
+async def test_killed_in_the_middle_and_repeated_each_run_moves_once(database_url: str) -> None:
+    v1 = first()
+    env = {
+        "MILEPOST_APP": "tests.support.apps.versions_service:service",
+        "MILEPOST_DATABASE_URL": database_url,
+        "VERSIONS": "1,2",
+        "VERSIONS_PREFIX": "moving",
+    }
+    async with rig(database_url, v1, name="moving") as made:
+        pool = made.database.pool
+        async with pool.acquire() as connection, connection.transaction():
+            for n in range(400):
+                await made.service.start(connection, v1, Parcel(name=f"p{n}"))
+        words = ("--yes", "runs", "migrate", "parcel", "--to", "2", "--reason", "new flow")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "milepost.console.main", *words),
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+            cwd=ROOT,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        moved = "SELECT count(*) FROM milepost.run WHERE definition = 2"
+        while await pool.fetchval(moved) < 20:
+            assert process.returncode is None, "it ended before it could be killed"
+        process.kill()
+        await process.wait()
+        before = await pool.fetchval(moved)
+        assert 20 <= before < 400
+        again = await say(database_url, *words, env=env)
+        assert (again.code, again.lines[-1]) == (0, {"moved": 400 - before, "of": 400 - before})
+        last = await say(database_url, *words, env=env)
+        assert (last.code, last.lines) == (0, [{"moved": 0, "of": 0}]), "nothing more"
+        for query in (
+            "SELECT count(*), count(DISTINCT run_id) FROM milepost.audit WHERE act = 'run.migrate'",
+            "SELECT count(*), count(DISTINCT run_id) FROM milepost.history WHERE event = 'run.migrated'",
+        ):
+            row = await pool.fetchrow(query)
+            assert row is not None and tuple(row) == (400, 400)

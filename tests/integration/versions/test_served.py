@@ -136,12 +136,18 @@ async def test_both_versions_at_once_each_run_on_its_own_code(place: Place) -> N
             "1"
         )  # nobody has version 2; from now on it is known that this one is being started
         async with served(place.env("2")), served(place.env("1")):
-            await place.call(*(run.key for run in (*olds[3:], *news[3:])))
-            await place.are_in("SUCCEEDED", *olds, *news)
-    for run in olds:
+            async with place.pool.acquire() as connection, connection.transaction():
+                for run in (olds[5], news[5]):
+                    await place.service.cancel(connection, run, undo=True, by="ann", reason="no more wanted")
+            await place.are_in("COMPENSATED", olds[5], news[5])
+            await place.call(*(run.key for run in (*olds[3:5], *news[3:5])))
+            await place.are_in("SUCCEEDED", *olds[:5], *news[:5])
+    for run in olds[:5]:
         assert await place.effects(run.key) == V1, run
-    for run in news:
+    for run in news[:5]:
         assert await place.effects(run.key) == V2, run
+    assert await place.effects("old5") == [*V1[:3], "v1 unbook"], "undone by the code that did it"
+    assert await place.effects("new5") == [*V2[:2], "v2 unbook"]
     assert await place.pool.fetchval("SELECT count(*) FROM milepost.handover") == 0
 
 
