@@ -1105,3 +1105,5 @@ BEGIN
     END IF;
 END
 $$;
+-- The worklist finds parked runs among all messages that lie there.
+CREATE INDEX handover_parked_idx ON milepost.handover (run_id) WHERE parked_at IS NOT NULL;
