@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .schemas.settings import Settings
     from .schemas.states import Priority, RunState, StepState
     from .schemas.transaction import AnyTx, SyncTx, Transaction
+    from .schemas.wallclock import wall_clock
 
 __all__ = [
     "Absent",
@@ -123,6 +124,7 @@ __all__ = [
     "publish_sync",
     "send",
     "sequence",
+    "wall_clock",
     "when",
 ]
 
@@ -201,6 +203,7 @@ _HOMES = {
     "publish_sync": "outbox.publish",
     "send": "outbox.send",
     "sequence": "sagas.shapes",
+    "wall_clock": "schemas.wallclock",
     "when": "sagas.shapes",
 }
 

@@ -15,7 +15,7 @@ from ..inbox.redrive import Redriver
 from ..outbox.relay import Relay
 from ..outbox.upkeep import Upkeep
 from ..schemas.events import declared_topics
-from ..schemas.messages import compensation_topic, runs_topic, timers_topic, work_topic
+from ..schemas.messages import compensation_topic, replies_topic, runs_topic, timers_topic, work_topic
 from ..streams.database import Database
 from ..streams.kafka import GroupOptions
 from ..streams.lifecycle import Role, Stop
@@ -111,8 +111,8 @@ class Assembly:
         """Return the service's internal topics, whatever roles run here."""
         name = self.service.name
         lanes = lane_topics(self.service)
-        own = [*lanes, runs_topic(name), timers_topic(name)] if len(self.service.definitions) else []
-        return own + dead_topics(self.service)
+        own = [*lanes, runs_topic(name), timers_topic(name), replies_topic(name)]
+        return (own if len(self.service.definitions) else []) + dead_topics(self.service)
 
     def event_topics(self) -> list[str]:
         """Return the topics of the events that this service reads."""
@@ -144,7 +144,8 @@ class Assembly:
             return []
         name = self.service.name
         orchestrator = Orchestrator(self.engine)
-        topics, group = [runs_topic(name), timers_topic(name)], f"{name}.orchestrator"
+        topics = [runs_topic(name), timers_topic(name), replies_topic(name)]
+        group = f"{name}.orchestrator"
         carrier = Carrier(self.engine, max_result_bytes=self.service.settings.max_result_bytes)
         reader = self._reader("orchestrator", group, topics, orchestrator.handle, ORCHESTRATOR_BATCH)
         return [reader, carrier, orchestrator.handed_over()]

@@ -29,6 +29,7 @@ from ..sagas.facts import (
 from ..sagas.model import Json, Run, Step
 from ..sagas.words import BAD_ANSWER, WORKER_LOST, bad_answer
 from ..schemas.artifacts import Artifact
+from ..schemas.commands import Command
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import Absent, Failed, Found, InProgress
@@ -155,7 +156,13 @@ class Call:
             result = None if self.is_undo else self.encode(value)
         except (Exception, asyncio.CancelledError) as error:
             return self.failed(error)
-        return Succeeded(self.step.name, self.step.fence, result, iteration=self.step.iteration)
+        awaits = any(map(self.undoes_by, self.emitted))
+        iteration = self.step.iteration
+        return Succeeded(self.step.name, self.step.fence, result, iteration, awaits_reply=awaits)
+
+    def undoes_by(self, event: Event) -> bool:
+        """Whether an emitted event is the command by which this undo has a participant undo what it did."""
+        return self.is_undo and self.node.command is not None and isinstance(event, Command)
 
     async def within_timeout(self, call: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
         """Run a function under the node's attempt timeout, after a last look at the lease."""

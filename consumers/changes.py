@@ -30,7 +30,7 @@ from ..schemas.messages import (
     runs_topic,
     work_topic,
 )
-from . import artifacts, resources
+from . import artifacts, resources, sending
 from .resources import Granted
 from .store import Conflict, Loaded, is_empty, load_run, open_waits, store_decision
 
@@ -175,6 +175,7 @@ class Changes:
     def messages(self, decision: Decision, emitted: Sequence[OutboxRow] = ()) -> list[OutboxRow]:
         """Return what leaves with a decision; events only when it changed something."""
         rows = [self.work_row(decision.run, work) for work in decision.work]
+        rows += [sending.row_of(self, decision.run, send) for send in decision.sends]
         if decision.answer == "changed":
             rows.extend(emitted)
         if decision.lock == "enter":

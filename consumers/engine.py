@@ -15,6 +15,7 @@ from ..sagas.model import Limits
 from ..schemas.artifacts import Artifact
 from .changes import Change, Changes, FactOf, InlineClaim
 from .grouping import Group
+from .sending import unsendable
 
 if TYPE_CHECKING:
     from .app import Milepost
@@ -145,5 +146,5 @@ def changes_of(service: Milepost) -> Changes:
         clock=service.clock,
         ids=service.ids,
         randomness=service.randomness,
-        limits=Limits(nudge=settings.nudge, slack=settings.lease),
+        limits=Limits(nudge=settings.nudge, slack=settings.lease, unsendable=unsendable),
     )

@@ -17,12 +17,13 @@ from ..streams.tracing import past_span
 from .changes import Change
 from .engine import Engine, raise_passing
 from .handing import HandedOver, Message, hand_over
+from .replies import Reply, read_reply
 
 logger = logging.getLogger("milepost")
 
 
 class Orchestrator:
-    """Handles the topics `{service}.runs` and `{service}.timers`."""
+    """Handles the topics `{service}.runs`, `{service}.timers` and `{service}.replies`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -40,9 +41,14 @@ class Orchestrator:
             for message, result in zip(messages, results, strict=True)
         )
 
-    async def act(self, message: Message, queue: str = "", priority: Priority = Priority.NORMAL) -> None:
+    async def act(
+        self, message: Message | Reply, queue: str = "", priority: Priority = Priority.NORMAL
+    ) -> None:
         """Act on a message, from wherever it comes; queue and priority do not matter here."""
-        if isinstance(message, TimerMessage):
+        if isinstance(message, Reply):
+            # A process without the definition lets it go: the command's timeout asks again.
+            await self._engine.change(message.run, message.fact)
+        elif isinstance(message, TimerMessage):
             await self.wake(message)
         elif isinstance(message, ResumeMessage):
             await self.resume(message)
@@ -77,15 +83,17 @@ class Orchestrator:
         return change
 
 
-def _message(record: Record) -> TimerMessage | ResumeMessage | None:
+def _message(record: Record) -> TimerMessage | ResumeMessage | Reply | None:
     try:
         envelope, data = read_event(record)
+        if envelope.exchange is not None:
+            return read_reply(envelope, data)
         if envelope.type == TimerMessage.message_type:
             return TimerMessage.model_validate_json(data)
         if envelope.type == ResumeMessage.message_type:
             return ResumeMessage.model_validate_json(data)
     except (NotAnEvent, ValidationError) as error:
-        # Only this service writes here; what it cannot read is a signal lost, and wake_at finds the row again.
+        # What cannot be read is a signal lost, and wake_at finds the row again: a command is sent once more.
         logger.warning(
             "%s/%s@%s is no message of ours: %s", record.topic, record.partition, record.offset, error
         )

@@ -25,6 +25,8 @@ from . import (
     locking,
     resuming,
     retry,
+    sending,
+    timers,
     undoing,
     waits,
     waking,
@@ -37,9 +39,6 @@ from .facts import Act
 from .model import Decision, Json, Run, Step
 from .transitions import fits
 from .words import clean
-
-#: Kinds whose rows keep what a pure function said.
-CONTROLS = frozenset({StepKind.CHOICE, StepKind.LOOP})
 
 
 def act(draft: Draft, fact: Act) -> Decision:  # noqa: PLR0911 - one return per kind of act
@@ -144,10 +143,9 @@ def _retry(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
         return draft.decision()
     if draft.run.cause is not None:
         return _settle(draft, fact, node, step)
-    if step.kind is StepKind.WAIT:
-        return _wait_again(draft, fact, node, step)
-    if step.kind in CONTROLS:
-        return _asked_again(draft, fact, step)
+    again = _AGAIN.get(step.kind)
+    if again is not None:
+        return again(draft, fact, node, step)
     if step.doubt and not fact.did_not_happen and node.repeat is not Repeat.SAFE:
         return draft.refused(
             f"{step.name} may have taken effect, and a repetition could do it twice. If it did not, say that it did "
@@ -155,8 +153,16 @@ def _retry(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
         )
     note_act(draft, fact, step)
     go_back(draft)
-    _again(draft, _cleared(step, fact), StepState.PENDING)
+    if node.command is not None:
+        sending.send_again(draft, node, _fresh(_cleared(step, fact)))
+    else:
+        _again(draft, _cleared(step, fact), StepState.PENDING)
     return draft.decision()
+
+
+def _fresh(step: Step) -> Step:
+    """Begin to count anew; attempts go on, by which a participant's replies are told apart."""
+    return replace(step, first_at=None, probes=0, code=None, message=None)
 
 
 def _again(draft: Draft, step: Step, state: StepState) -> None:
@@ -206,7 +212,7 @@ def _wait_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     return draft.decision()
 
 
-def _asked_again(draft: Draft, fact: Act, step: Step) -> Decision:
+def _asked_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     """Ask the pure function of a choice or loop again; a loop that has had its rounds is allowed one more."""
     problem, result = asking.again(draft, step)
     if problem:
@@ -216,6 +222,16 @@ def _asked_again(draft: Draft, fact: Act, step: Step) -> Decision:
     note_act(draft, fact, step)
     go_back(draft)
     forward.succeed(draft, step, result)
+    return draft.decision()
+
+
+def _timed_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    problem = timers.again(draft, node, step)
+    if problem:
+        return draft.refused(
+            f"{step.name} cannot be timed: {problem}. Mend it, mark it as succeeded, or skip it"
+        )
+    note_act(draft, fact, step)
     return draft.decision()
 
 
@@ -232,6 +248,15 @@ def _readable(node: Node, step: Step) -> Json:
 
 def _cleared(step: Step, fact: Act) -> Step:
     return replace(step, doubt=False, doubt_at=None) if fact.did_not_happen else step
+
+
+#: What retrying means for a row that is no call.
+_AGAIN = {
+    StepKind.WAIT: _wait_again,
+    StepKind.TIMER: _timed_again,
+    StepKind.CHOICE: _asked_again,
+    StepKind.LOOP: _asked_again,
+}
 
 
 # --- without it -----------------------------------------------------------------------------------------

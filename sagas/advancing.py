@@ -5,14 +5,18 @@ The rows are all that counts, so it does not matter which branch reports last, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
-from . import asking, expiring, standing, stopping, tree, undoing, waits
+from ..schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
+from . import asking, expiring, sending, standing, stopping, timers, tree, undoing, waits
+from .changing import replace
 from .draft import Draft
 from .model import Step
 from .standing import Standing
 from .words import OUTCOME_UNKNOWN
+
+#: How the rows begin that wait without a worker.
+_WAITING = {StepKind.WAIT: waits.begin, StepKind.TIMER: timers.begin, StepKind.COMMAND: sending.begin}
 
 
 def go_on(draft: Draft, step: Step) -> None:
@@ -133,8 +137,9 @@ class _Walk:
         draft = self.draft
         node = draft.definition.node(name)
         assert node is not None, "a leaf stands for a node"
-        if node.wait is not None:
-            waits.begin(draft, node, path)
+        waiting = _WAITING.get(node.kind)
+        if waiting is not None:
+            waiting(draft, node, path)
             return
         at, queue = draft.first_nudge(), node.queue
         draft.announce(

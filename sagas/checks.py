@@ -11,13 +11,15 @@ from ..schemas.events import Event, check_upcasters
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import StepKind
 from . import nodes, timing, tree
-from .definition import Definition, Node
+from .definition import CommandSpec, Definition, Node
 
 if TYPE_CHECKING:
     from .saga import Saga
 
 #: Longest duration that a definition may name.
 LONGEST = timedelta(days=3650)
+#: Longest name of a command, in characters: with a round it has to fit the header of schemas/exchange.py.
+LONGEST_COMMAND = 150
 #: Longest time of one call of a wait's probe.
 PROBE_TIMEOUT = timedelta(seconds=30)
 
@@ -32,7 +34,7 @@ def check_flow(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> None:
         raise DefinitionError("MP111", f"{saga.title}: flow(...) is empty. Name its steps in order.")
     seen: set[str] = set()
     for node in flow:
-        if not isinstance(node, nodes.Step | nodes.Wait):
+        if not isinstance(node, nodes.Step | nodes.Wait | nodes.Timer):
             raise DefinitionError(
                 "MP112",
                 f"{saga.title}: flow(...) was given {node!r}, which is no step or wait. Pass what "
@@ -67,7 +69,7 @@ def check_definition_rules(definition: Definition) -> None:
     for node in definition.nodes:
         if node.wait is not None:
             _check_wait(definition, node)
-        else:
+        elif node.due is None:
             _check_step(definition, node)
         _check_bounds(definition, node)
     for node in definition.controls:
@@ -148,7 +150,7 @@ def check_stored(place: str, event: type[Event]) -> None:
 def _check_undos(definition: Definition) -> None:
     for node in definition.nodes:
         covered = node.undo is not None or node.no_undo is not None or node.irreversible
-        if node.wait is None and not covered and _may_leave_behind(definition, node):
+        if node.wait is None and node.due is None and not covered and _may_leave_behind(definition, node):
             raise DefinitionError(
                 "MP102",
                 f"{definition.title}, step {node.name}: later steps can fail, and {node.name} has no undo. "
@@ -200,6 +202,10 @@ def _check_bounds(definition: Definition, node: Node) -> None:
         _check_retry(f"{place}, undo {node.undo.name}", node.undo.retry)
     if node.wait is not None:
         _check_duration(place, "timeout", node.wait.timeout)
+    if isinstance(node.due, timedelta):
+        _check_duration(place, "due", node.due)
+    if node.command is not None:
+        _check_command(place, node, node.command)
     if node.probe is not None:
         _check_duration(place, "give_up", node.probe.give_up)
         if not timedelta(0) <= node.probe.settle < node.probe.give_up:
@@ -207,6 +213,17 @@ def _check_bounds(definition: Definition, node: Node) -> None:
                 "MP113",
                 f"{place}: settle={node.probe.settle} must be shorter than give_up={node.probe.give_up}.",
             )
+
+
+def _check_command(place: str, node: Node, command: CommandSpec) -> None:
+    _check_duration(place, "timeout", command.timeout)
+    check_stored(place, command.reply)
+    if len(node.name) > LONGEST_COMMAND:
+        raise DefinitionError(
+            "MP140",
+            f"{place}: the name of a command travels in a header, with its round, and has at most {LONGEST_COMMAND} "
+            "characters. Give it a shorter one.",
+        )
 
 
 def _check_duration(place: str, option: str, value: timedelta) -> None:

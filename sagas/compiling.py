@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -13,7 +14,7 @@ from ..schemas.errors import DefinitionError
 from ..schemas.options import OnFailure, Repeat, Retry, Then
 from ..schemas.states import StepKind
 from . import checks, codec, fingerprints, inputs, locking, nodes, planting, priorities, shapes
-from .definition import Definition, Node, UndoSpec, WaitSpec
+from .definition import CommandSpec, Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def _has_undo(node: nodes.Node[Any, Any]) -> bool:
 def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
     if isinstance(node, nodes.Wait):
         return _compile_wait(saga, node)
+    if isinstance(node, nodes.Timer):
+        return _compile_timer(saga, node)
     assert isinstance(node, nodes.Step)
     queue = node.queue or saga.queue
     undo = node.undo_node
@@ -92,6 +95,27 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
         no_undo=node.no_undo,
         irreversible=node.irreversible,
         limits=node.limits,
+        command=_command(node),
+    )
+
+
+def _command(node: nodes.Step[Any, Any]) -> CommandSpec | None:
+    if not isinstance(node, nodes.CommandStep):
+        return None
+    return CommandSpec(send=node.send, reply=node.reply, timeout=node.timeout)
+
+
+def _compile_timer(saga: Saga[Any], node: nodes.Timer[Any]) -> Node:
+    return Node(
+        name=node.name,
+        kind=StepKind.TIMER,
+        repeat=Repeat.SAFE,
+        retry=Retry(),
+        attempt_timeout=checks.PROBE_TIMEOUT,
+        on_failure=Then.PERSON,
+        queue=saga.queue,
+        result=None,
+        due=node.due,
     )
 
 
@@ -136,6 +160,8 @@ def _shape(definition: Definition) -> Json:
 
 
 def _event(node: Node) -> Json:
+    if node.command is not None:
+        return {"reply": node.command.reply.milepost_spec.type}
     if node.wait is None:
         return None
     spec = node.wait.event.milepost_spec
@@ -173,23 +199,37 @@ def _policy(definition: Definition) -> Json:
 
 
 def _policy_of(node: Node) -> Json:
-    return {
-        "name": node.name,
-        "repeat": node.repeat.value,
-        "retry": _retry(node.retry),
-        "attempt_timeout": node.attempt_timeout.total_seconds(),
-        "on_failure": node.on_failure.value,
-        "queue": node.queue,
-        "no_undo": node.no_undo is not None,
-        "irreversible": node.irreversible,
-        "probe": None
-        if node.probe is None
-        else [node.probe.settle.total_seconds(), node.probe.give_up.total_seconds()],
-        "undo": None if node.undo is None else [_retry(node.undo.retry), node.undo.blind],
-        "wait": None
-        if node.wait is None
-        else [node.wait.timeout.total_seconds(), node.wait.on_timeout.value, node.wait.broadcast],
-    } | ({"limits": list(node.limits)} if node.limits else {})
+    return (
+        {
+            "name": node.name,
+            "repeat": node.repeat.value,
+            "retry": _retry(node.retry),
+            "attempt_timeout": node.attempt_timeout.total_seconds(),
+            "on_failure": node.on_failure.value,
+            "queue": node.queue,
+            "no_undo": node.no_undo is not None,
+            "irreversible": node.irreversible,
+            "probe": None
+            if node.probe is None
+            else [node.probe.settle.total_seconds(), node.probe.give_up.total_seconds()],
+            "undo": None if node.undo is None else [_retry(node.undo.retry), node.undo.blind],
+            "wait": None
+            if node.wait is None
+            else [node.wait.timeout.total_seconds(), node.wait.on_timeout.value, node.wait.broadcast],
+        }
+        | ({"limits": list(node.limits)} if node.limits else {})
+        | _policy_of_time(node)
+    )
+
+
+def _policy_of_time(node: Node) -> dict[str, Json]:
+    """What timers and commands add; nothing for others, whose fingerprints stay as they are."""
+    found: dict[str, Json] = {}
+    if node.due is not None:
+        found["due"] = node.due.total_seconds() if isinstance(node.due, timedelta) else "function"
+    if node.command is not None:
+        found["timeout"] = node.command.timeout.total_seconds()
+    return found
 
 
 def _retry(retry: Retry) -> Json:

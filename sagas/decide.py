@@ -11,7 +11,7 @@ from typing import assert_never
 from uuid import UUID
 
 from ..schemas.states import RunState, StepKind, StepState
-from . import acting, failing, forward, limiting, settling, waiting, waking
+from . import acting, commanding, failing, forward, limiting, settling, waiting, waking
 from .changing import replace
 from .definition import Definition, Node
 from .draft import Draft
@@ -22,6 +22,7 @@ from .facts import (
     HandedBack,
     Limited,
     Probed,
+    Replied,
     Signalled,
     Stale,
     Start,
@@ -37,6 +38,7 @@ _CAUSES: dict[type, Cause] = {
     Wake: "timer",
     Stale: "sweep",
     Signalled: "signal",
+    Replied: "signal",
     Act: "person",
 }
 
@@ -63,8 +65,8 @@ def decide(
         return waking.start(draft)
     if isinstance(fact, Wake) and fact.step is None:
         return waking.wake_run(draft)
-    if isinstance(fact, Act):
-        return acting.act(draft, fact)
+    if isinstance(fact, Act | Replied):
+        return acting.act(draft, fact) if isinstance(fact, Act) else commanding.replied(draft, fact)
     step = run.step(fact.step or "", fact.iteration)
     node = None if step is None else acting.node_of(definition, step)
     if step is None or node is None:
@@ -86,7 +88,7 @@ def _of_step(  # noqa: PLR0911 - one return per kind of fact
         case Claim():
             return forward.claim(draft, node, step, fact.worker)
         case Succeeded():
-            return forward.succeeded(draft, step, fact.fence, fact.result)
+            return forward.succeeded(draft, node, step, fact)
         case TryFailed():
             return failing.try_failed(draft, node, step, fact)
         case HandedBack():

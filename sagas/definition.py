@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from ..schemas.commands import Command
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
@@ -75,6 +76,20 @@ class WaitSpec:
     broadcast: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSpec:
+    """What a command sends, and what it is replied with.
+
+    Attributes:
+        send: Pure function that makes the command.
+        timeout: How long a reply is waited for before it is sent again, or asked for.
+    """
+
+    send: Callable[[View[Any]], Command[Any]]
+    reply: type[Event]
+    timeout: timedelta
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One step, transactional step or wait.
@@ -86,6 +101,7 @@ class Node:
         on_failure: Resolved; for a wait it follows a probe that says Failed, and is always PERSON.
         queue: Queue of its work topic.
         limits: Names of the rate limits that its calls, probes and undos count for.
+        due: Of a timer, how long it waits, or the pure function that says until when.
     """
 
     name: str
@@ -103,6 +119,8 @@ class Node:
     irreversible: bool = False
     wait: WaitSpec | None = None
     limits: tuple[str, ...] = ()
+    due: timedelta | Callable[[View[Any]], datetime] | None = None
+    command: CommandSpec | None = None
 
     @property
     def can_ask(self) -> bool:

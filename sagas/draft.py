@@ -27,6 +27,7 @@ from .model import (
     LockAct,
     OpenWait,
     Run,
+    Send,
     Settled,
     Step,
     Work,
@@ -54,6 +55,7 @@ class Draft:
     changed: dict[tuple[str, str], Step] = field(default_factory=dict)
     history: list[Entry] = field(default_factory=list)
     work: list[Work] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
     opens: list[OpenWait] = field(default_factory=list)
     closes: list[CloseWait] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
@@ -216,6 +218,7 @@ class Draft:
             changed=tuple(self.changed.values()),
             history=tuple(self.history),
             work=tuple(self.work),
+            sends=tuple(self.sends),
             opens=tuple(self.opens),
             closes=tuple(self.closes),
             settled=tuple(self.settled),

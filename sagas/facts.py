@@ -34,12 +34,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The try under this fence returned."""
+    """The try under this fence returned; of an undo that sent a command, `awaits_reply`."""
 
     step: str
     fence: int
     result: Json = None
     iteration: str = ""
+    awaits_reply: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,30 @@ class Signalled:
     step: str
     generation: int
     payload: Mapping[str, Json]
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """A participant has answered a command.
+
+    Attributes:
+        step: Name of the command's step; for an undo, that of the step it undoes.
+        direction: Which of the two was answered.
+        attempt: Number of the attempt that was answered.
+        outcome: "done", "refused" or "nothing-to-undo".
+        payload: Body of a reply to a command that was done, whose `version` it has.
+        code: Why it was refused.
+    """
+
+    step: str
+    direction: Literal["do", "undo"]
+    attempt: int
+    outcome: str
+    payload: Json = None
+    version: int | None = None
+    code: str = ""
+    message: str = ""
     iteration: str = ""
 
 
@@ -186,5 +211,16 @@ class Act:
 
 
 Fact: TypeAlias = (
-    Start | Claim | Succeeded | TryFailed | HandedBack | Limited | Stale | Wake | Signalled | Probed | Act
+    Start
+    | Claim
+    | Succeeded
+    | TryFailed
+    | HandedBack
+    | Limited
+    | Stale
+    | Wake
+    | Signalled
+    | Replied
+    | Probed
+    | Act
 )

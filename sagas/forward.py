@@ -10,6 +10,7 @@ from ..schemas.states import RunState, StepState
 from . import advancing, codec, expiring, retry, stopping, undoing
 from .definition import Node
 from .draft import Draft
+from .facts import Succeeded
 from .model import Decision, Json, Step
 
 _CLAIMABLE_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.MANUAL_REQUIRED})
@@ -77,13 +78,17 @@ def _take(
     )
 
 
-def succeeded(draft: Draft, step: Step, fence: int, result: Json) -> Decision:
+def succeeded(draft: Draft, node: Node, step: Step, fact: Succeeded) -> Decision:
     """Take the result of a try; of an old fence or in another state it is only evidence."""
+    fence, result = fact.fence, fact.result
     if step.fence == fence and step.state is StepState.RUNNING:
         succeed(draft, step, result)
         return draft.decision()
     if step.fence == fence and step.state is StepState.COMPENSATING:
-        undoing.undone(draft, step)
+        if fact.awaits_reply and node.command is not None:
+            undoing.sent(draft, step, node.command.timeout)
+        else:
+            undoing.undone(draft, step)
         return draft.decision()
     if step.fence == fence and step.state in {StepState.SUCCEEDED, StepState.COMPENSATED}:
         return draft.ignored("this result is already recorded")

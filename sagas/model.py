@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
@@ -183,6 +183,16 @@ class Settled:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A command to a participant; `command` is the user's event, and the row's name and iteration the operation."""
+
+    step: str
+    attempt: int
+    command: Any
+    iteration: str = ""
+
+
 Answer: TypeAlias = Literal["changed", "ignored", "refused"]
 
 #: enter = it stands in the queue from now on; ask = whoever is first may have the lock, if nobody has it;
@@ -201,6 +211,7 @@ class Decision:
         run: The run as it is to be, steps included (`version` untouched: the store raises it).
         changed: Step rows to insert or update.
         work: Messages to announce.
+        sends: Commands to send.
         claimed: The step row that this decision gave to a worker, when the fact was a Claim.
         lock: What is to be done about the run's lock in the same transaction, if anything.
     """
@@ -211,6 +222,7 @@ class Decision:
     changed: tuple[Step, ...] = ()
     history: tuple[Entry, ...] = ()
     work: tuple[Work, ...] = ()
+    sends: tuple[Send, ...] = ()
     opens: tuple[OpenWait, ...] = ()
     closes: tuple[CloseWait, ...] = ()
     settled: tuple[Settled, ...] = ()
@@ -227,6 +239,7 @@ class Limits:
         slack: Added to attempt_timeout for a RUNNING step's hard timeout.
         reminder: How often a person is reminded.
         sweep: How often an otherwise silent run is looked at.
+        unsendable: Says what keeps a command from being sent, such as its size, or ''.
     """
 
     nudge: timedelta = timedelta(seconds=10)
@@ -234,3 +247,4 @@ class Limits:
     slack: timedelta = timedelta(seconds=30)
     reminder: timedelta = timedelta(days=1)
     sweep: timedelta = timedelta(days=1)
+    unsendable: Callable[[Any], str] = lambda command: ""

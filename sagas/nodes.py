@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel
 
+from ..schemas.commands import Command
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Probe, Repeat, Retry
@@ -30,6 +31,8 @@ ProbeFn: TypeAlias = Callable[[Context[I]], Awaitable[Probe[R]]]
 UNDO_RETRY = Retry(attempts=10)
 SETTLE = timedelta(minutes=1)
 GIVE_UP = timedelta(hours=1)
+#: Longest time of one call of a command's probe or undo.
+CALL_TIMEOUT = timedelta(seconds=30)
 
 
 class Node(Generic[I, R]):
@@ -125,7 +128,7 @@ class Step(Probed[I, R]):
         name: str,
         *,
         kind: StepKind,
-        fn: AsyncFn,
+        fn: AsyncFn | None,
         result: type[BaseModel] | None,
         repeat: Repeat,
         retry: Retry,
@@ -204,6 +207,50 @@ class Wait(Probed[I, E]):
         self.timeout = timeout
         self.on_timeout = on_timeout
         self.broadcast = broadcast
+
+
+class Timer(Node[I, None]):
+    """A wait for an instant; holds no worker."""
+
+    def __init__(self, saga: Saga[I], name: str, *, due: timedelta | Callable[[View[I]], datetime]) -> None:
+        super().__init__(saga, name)
+        self.due = due
+
+
+class CommandStep(Step[I, R]):
+    """A command to a participant, and its reply."""
+
+    def __init__(
+        self,
+        saga: Saga[I],
+        name: str,
+        *,
+        send: Callable[[View[I]], Command[Any]],
+        reply: type[Event],
+        timeout: timedelta,
+        repeat: Repeat,
+        retry: Retry,
+        on_failure: OnFailure | None,
+        no_undo: str | None,
+        irreversible: bool,
+    ) -> None:
+        super().__init__(
+            saga,
+            name,
+            kind=StepKind.COMMAND,
+            fn=None,
+            result=reply,
+            repeat=repeat,
+            retry=retry,
+            attempt_timeout=CALL_TIMEOUT,
+            on_failure=on_failure,
+            no_undo=no_undo,
+            irreversible=irreversible,
+            queue=None,
+        )
+        self.send = send
+        self.reply = reply
+        self.timeout = timeout
 
 
 def check_async(title: str, what: str, fn: object) -> None:

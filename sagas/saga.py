@@ -10,15 +10,16 @@ from pydantic import BaseModel
 
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
-from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry
+from ..schemas.options import OnFailure, Repeat, Retry
 from ..schemas.states import Priority, StepKind
 from ..schemas.transaction import Transaction
 from . import resuming
 from .compiling import compile_saga
-from .context import Context, View
+from .context import Context
+from .declarations import Declarations
 from .declaring import NODE_NAME, QUEUE_NAME, SAGA_NAME, check_name, declare_step
 from .definition import AsyncFn, Definition
-from .nodes import Node, Step, Wait
+from .nodes import Node, Step
 from .versions import Past, Versioned
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
@@ -29,7 +30,7 @@ E = TypeVar("E", bound=Event)
 RETRY = Retry()
 
 
-class Saga(Versioned[I], Generic[I]):
+class Saga(Declarations[I], Versioned[I], Generic[I]):
     """A long business process as code: declare steps and waits, then put them in order with `flow`.
 
     Args:
@@ -171,35 +172,6 @@ class Saga(Versioned[I], Generic[I]):
             )
 
         return declare
-
-    def wait(
-        self,
-        name: str,
-        event: type[E],
-        /,
-        *,
-        match: Callable[[View[I]], str],
-        timeout: timedelta,
-        on_timeout: OnTimeout,
-        broadcast: bool = False,
-    ) -> Wait[I, E]:
-        """Declare a wait for an event whose correlation field equals what `match` returns.
-
-        Args:
-            name: Name of the wait.
-            event: Class of the event; it declares `correlate=`. The event is the wait's result.
-            match: Pure function of input and results so far.
-            timeout: How long to wait, from when the wait begins.
-            on_timeout: What follows then.
-            broadcast: One event satisfies every run that waits for it, not only the oldest wait.
-        """
-        self.open_for(f"wait {name}")
-        wait: Wait[I, E] = Wait(
-            self, name, event=event, match=match, timeout=timeout, on_timeout=on_timeout, broadcast=broadcast
-        )
-        self.take_name(name, f"wait {name}")
-        self.nodes.append(wait)
-        return wait
 
     def revalidate(
         self, fn: Callable[[Context[I]], Awaitable[str | None]]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from ..schemas.states import StepState
-from . import advancing, codec, denying, doubting, forward, retry, waits
+from . import advancing, codec, denying, doubting, forward, retry, sending, waits
 from .definition import Node
 from .draft import Draft
 from .facts import ProbeAbsent, ProbeAnswer, ProbeError, ProbeFailed, ProbeFound, ProbeInProgress
@@ -54,7 +54,10 @@ def _absent(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> None:
         denying.give_in(draft, node, certain)
         record(draft, step, answer, "FAIL", "nothing happened, and it is not tried again")
         return
-    draft.announce(draft.move(certain, StepState.PENDING, wake_at=draft.first_nudge()))
+    if node.command is not None:
+        sending.send_again(draft, node, certain)
+    else:
+        draft.announce(draft.move(certain, StepState.PENDING, wake_at=draft.first_nudge()))
     record(draft, step, answer, "RETRY", "nothing happened")
 
 

@@ -7,12 +7,12 @@ CANCELLED. Undo comes afterwards (undoing.py), and begins when no row is live an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..schemas.codecs import Unreadable
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 from . import doubting, undoing, waits
+from .changing import replace
 from .definition import Node
 from .draft import Draft
 from .model import Json, Step
@@ -37,6 +37,8 @@ def give_up(draft: Draft, step: Step) -> None:
         return
     if step.kind is StepKind.WAIT:
         _end_wait(draft, node, step)
+    elif step.kind is StepKind.TIMER:
+        draft.move(step, StepState.CANCELLED)
     elif step.state in _UNBEGUN or step.state is StepState.MANUAL_REQUIRED:
         let_go(draft, node, step)
     elif step.state is StepState.UNKNOWN and _asked_by_the_call_itself(draft, node):

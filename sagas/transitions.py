@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 from .model import Step
+from .standing import WAITING_KINDS
 
 Cause: TypeAlias = Literal["start", "worker", "timer", "sweep", "signal", "person"]
 CAUSES: Final[tuple[Cause, ...]] = ("start", "worker", "timer", "sweep", "signal", "person")
@@ -27,40 +28,41 @@ def _by(causes: str) -> frozenset[Cause]:
 
 RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.PENDING, _R.RUNNING): _by("start worker timer person"),
-    (_R.PENDING, _R.WAITING): _by("start timer"),
+    (_R.PENDING, _R.WAITING): _by("start timer person"),
     (_R.PENDING, _R.SUCCEEDED): _by("start timer person"),
     (_R.PENDING, _R.MANUAL_REQUIRED): _by("start timer person"),
     (_R.PENDING, _R.EXPIRED): _by("start worker timer person"),
     (_R.PENDING, _R.CANCEL_REQUESTED): _by("person"),
     (_R.RUNNING, _R.WAITING): _by("worker timer sweep person"),
     (_R.RUNNING, _R.SUCCEEDED): _by("worker timer person"),
-    (_R.RUNNING, _R.FAILED): _by("worker timer sweep person"),
-    (_R.RUNNING, _R.COMPENSATING): _by("worker timer sweep person"),
+    (_R.RUNNING, _R.FAILED): _by("worker timer sweep signal person"),
+    (_R.RUNNING, _R.COMPENSATING): _by("worker timer sweep signal person"),
     (_R.RUNNING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
     (_R.RUNNING, _R.EXPIRED): _by("worker timer person"),
     (_R.RUNNING, _R.CANCEL_REQUESTED): _by("timer person"),
     (_R.WAITING, _R.RUNNING): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.SUCCEEDED): _by("worker timer sweep signal person"),
-    (_R.WAITING, _R.FAILED): _by("timer signal person"),
+    (_R.WAITING, _R.FAILED): _by("worker timer signal person"),
     (_R.WAITING, _R.COMPENSATING): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.CANCELLED): _by("timer person"),
     (_R.WAITING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.EXPIRED): _by("worker timer sweep signal person"),
-    (_R.WAITING, _R.CANCEL_REQUESTED): _by("person"),
-    (_R.COMPENSATING, _R.COMPENSATED): _by("worker timer person"),
-    (_R.COMPENSATING, _R.COMPENSATION_FAILED): _by("worker timer sweep"),
-    (_R.COMPENSATING, _R.FAILED): _by("worker timer sweep person"),
-    (_R.COMPENSATING, _R.MANUAL_REQUIRED): _by("worker timer sweep person"),
-    (_R.COMPENSATING, _R.EXPIRED): _by("worker timer sweep person"),
+    (_R.WAITING, _R.CANCEL_REQUESTED): _by("timer person"),
+    (_R.COMPENSATING, _R.COMPENSATED): _by("worker timer signal person"),
+    (_R.COMPENSATING, _R.COMPENSATION_FAILED): _by("worker timer sweep signal"),
+    (_R.COMPENSATING, _R.FAILED): _by("worker timer sweep signal person"),
+    (_R.COMPENSATING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
+    (_R.COMPENSATING, _R.EXPIRED): _by("worker timer sweep signal person"),
     (_R.MANUAL_REQUIRED, _R.COMPENSATING): _by("worker timer sweep signal person"),
-    (_R.MANUAL_REQUIRED, _R.EXPIRED): _by("worker timer person"),
-    (_R.MANUAL_REQUIRED, _R.CANCEL_REQUESTED): _by("timer person"),
-    (_R.MANUAL_REQUIRED, _R.FAILED): _by("worker timer person"),
-    (_R.MANUAL_REQUIRED, _R.RUNNING): _by("person"),
-    (_R.MANUAL_REQUIRED, _R.WAITING): _by("person"),
-    (_R.CANCEL_REQUESTED, _R.CANCELLED): _by("worker timer sweep person"),
-    (_R.CANCEL_REQUESTED, _R.COMPENSATING): _by("worker timer sweep person"),
-    (_R.CANCEL_REQUESTED, _R.MANUAL_REQUIRED): _by("worker timer sweep person"),
+    (_R.MANUAL_REQUIRED, _R.EXPIRED): _by("worker timer signal person"),
+    (_R.MANUAL_REQUIRED, _R.CANCEL_REQUESTED): _by("timer signal person"),
+    (_R.MANUAL_REQUIRED, _R.FAILED): _by("worker timer sweep signal person"),
+    (_R.MANUAL_REQUIRED, _R.SUCCEEDED): _by("signal"),
+    (_R.MANUAL_REQUIRED, _R.RUNNING): _by("signal person"),
+    (_R.MANUAL_REQUIRED, _R.WAITING): _by("signal person"),
+    (_R.CANCEL_REQUESTED, _R.CANCELLED): _by("worker timer sweep signal person"),
+    (_R.CANCEL_REQUESTED, _R.COMPENSATING): _by("worker timer sweep signal person"),
+    (_R.CANCEL_REQUESTED, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
     (_R.COMPENSATION_FAILED, _R.COMPENSATING): _by("person"),
 }
 
@@ -75,7 +77,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.PENDING, _S.RUNNING): _by("worker"),
     (_S.PENDING, _S.FAILED): _by("worker timer person"),
     (_S.PENDING, _S.UNKNOWN): _by("worker timer person"),
-    (_S.PENDING, _S.CANCELLED): _by("worker timer sweep person"),
+    (_S.PENDING, _S.CANCELLED): _by("worker timer sweep signal person"),
     (_S.RUNNING, _S.SUCCEEDED): _by("worker"),
     (_S.RUNNING, _S.FAILED): _by("worker timer sweep"),
     (_S.RUNNING, _S.RETRY_PENDING): _by("worker"),
@@ -91,10 +93,10 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.UNKNOWN, _S.RECONCILING): _by("worker"),
     (_S.UNKNOWN, _S.SUCCEEDED): _by("timer signal person"),
     (_S.UNKNOWN, _S.CANCELLED): _by("timer person"),
-    (_S.UNKNOWN, _S.FAILED): _by("person"),
+    (_S.UNKNOWN, _S.FAILED): _by("signal person"),
     (_S.UNKNOWN, _S.MANUAL_REQUIRED): _by("timer signal"),
     (_S.RECONCILING, _S.SUCCEEDED): _by("worker timer sweep signal person"),
-    (_S.RECONCILING, _S.FAILED): _by("worker"),
+    (_S.RECONCILING, _S.FAILED): _by("worker signal"),
     (_S.RECONCILING, _S.PENDING): _by("worker"),
     (_S.RECONCILING, _S.UNKNOWN): _by("worker timer sweep"),
     (_S.RECONCILING, _S.WAITING): _by("worker"),
@@ -104,20 +106,24 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.WAITING, _S.UNKNOWN): _by("timer"),
     (_S.WAITING, _S.SUCCEEDED): _by("timer signal person"),
     (_S.WAITING, _S.SKIPPED): _by("timer"),
-    (_S.WAITING, _S.FAILED): _by("timer"),
-    (_S.WAITING, _S.CANCELLED): _by("worker timer sweep person"),
+    (_S.WAITING, _S.FAILED): _by("timer signal"),
+    (_S.WAITING, _S.CANCELLED): _by("worker timer sweep signal person"),
     (_S.WAITING, _S.MANUAL_REQUIRED): _by("timer signal"),
-    (_S.MANUAL_REQUIRED, _S.MANUAL_REQUIRED): _by("timer"),
-    (_S.MANUAL_REQUIRED, _S.FAILED): _by("timer person"),
-    (_S.MANUAL_REQUIRED, _S.CANCELLED): _by("worker timer sweep person"),
+    (_S.MANUAL_REQUIRED, _S.MANUAL_REQUIRED): _by("timer signal person"),
+    (_S.MANUAL_REQUIRED, _S.FAILED): _by("timer signal person"),
+    (_S.MANUAL_REQUIRED, _S.CANCELLED): _by("worker timer sweep signal person"),
     (_S.MANUAL_REQUIRED, _S.UNKNOWN): _by("person"),
     (_S.MANUAL_REQUIRED, _S.SKIPPED): _by("person"),
-    (_S.MANUAL_REQUIRED, _S.SUCCEEDED): _by("person"),
+    (_S.MANUAL_REQUIRED, _S.SUCCEEDED): _by("signal person"),
     (_S.MANUAL_REQUIRED, _S.PENDING): _by("person"),
     (_S.MANUAL_REQUIRED, _S.WAITING): _by("person"),
     (_S.COMPENSATION_PENDING, _S.COMPENSATION_PENDING): _by("worker timer"),
     (_S.COMPENSATION_PENDING, _S.COMPENSATING): _by("worker"),
     (_S.COMPENSATING, _S.COMPENSATED): _by("worker"),
+    (_S.COMPENSATING, _S.WAITING): _by("worker"),
+    (_S.WAITING, _S.COMPENSATED): _by("signal"),
+    (_S.WAITING, _S.COMPENSATION_PENDING): _by("timer"),
+    (_S.WAITING, _S.COMPENSATION_FAILED): _by("timer signal"),
     (_S.COMPENSATING, _S.COMPENSATION_PENDING): _by("worker timer sweep"),
     (_S.COMPENSATING, _S.COMPENSATION_FAILED): _by("worker timer sweep"),
     (_S.COMPENSATION_FAILED, _S.COMPENSATION_FAILED): _by("timer"),
@@ -133,7 +139,9 @@ _LIVE_OF_KIND: Final[Mapping[StepKind, frozenset[StepState]]] = {
     ),
     StepKind.TX: frozenset({_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.MANUAL_REQUIRED}),
     StepKind.WAIT: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}),
-    StepKind.UNDO: frozenset({_S.COMPENSATION_PENDING, _S.COMPENSATING, _S.COMPENSATION_FAILED}),
+    StepKind.UNDO: frozenset({_S.COMPENSATION_PENDING, _S.COMPENSATING, _S.WAITING, _S.COMPENSATION_FAILED}),
+    StepKind.COMMAND: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}),
+    StepKind.TIMER: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
     StepKind.CHOICE: frozenset({_S.MANUAL_REQUIRED}),
     StepKind.LOOP: frozenset({_S.MANUAL_REQUIRED}),
 }
@@ -141,7 +149,7 @@ _LIVE_OF_KIND: Final[Mapping[StepKind, frozenset[StepState]]] = {
 _FORWARD = frozenset(
     {_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.UNKNOWN, _S.RECONCILING, _S.WAITING, _S.MANUAL_REQUIRED}
 )
-_STOPPING = frozenset({_S.RUNNING, _S.UNKNOWN, _S.RECONCILING})
+_STOPPING = frozenset({_S.RUNNING, _S.UNKNOWN, _S.RECONCILING, _S.WAITING})
 
 #: Live states that a row can have in a run of each state; a final run has none.
 _LIVE_IN_RUN: Final[Mapping[RunState, frozenset[StepState]]] = {
@@ -159,9 +167,9 @@ def fits(run: RunState, step: Step) -> bool:
     """Whether a row can be as it is in a run of this state; what does not fit was not written by `decide`."""
     if step.state in FINAL_STEP_STATES:
         return True
-    if step.kind is not StepKind.WAIT and run is _R.WAITING:
+    if step.kind not in WAITING_KINDS and run is _R.WAITING:
         return False
-    if step.kind is StepKind.WAIT and run in {_R.COMPENSATING, _R.CANCEL_REQUESTED}:
+    if run in {_R.COMPENSATING, _R.CANCEL_REQUESTED} and step.kind in {StepKind.WAIT, StepKind.TIMER}:
         return False
     return step.state in _LIVE_IN_RUN.get(run, frozenset()) and step.state in _LIVE_OF_KIND[step.kind]
 

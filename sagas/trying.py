@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -38,6 +39,11 @@ def _lambdas(definition: Definition) -> list[tuple[str, tree.Pure]]:
     found: list[tuple[str, tree.Pure]] = [
         (node.name, node.wait.match) for node in definition.nodes if node.wait is not None
     ]
+    for node in definition.nodes:
+        if node.command is not None:
+            found.append((node.name, node.command.send))
+        elif node.due is not None and not isinstance(node.due, timedelta):
+            found.append((node.name, node.due))
     for part in tree.parts(definition.flow):
         if isinstance(part, tree.Choice):
             found.append((part.name, part.test))

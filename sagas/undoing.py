@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 from . import retry, timing
@@ -10,7 +10,7 @@ from .definition import Node
 from .draft import Draft
 from .facts import FOR_GOOD, TryFailed
 from .model import Decision, Step
-from .words import CANCELLED
+from .words import CANCELLED, NO_REPLY
 
 
 def compensating(draft: Draft, code: str) -> None:
@@ -106,6 +106,18 @@ def undone(draft: Draft, step: Step) -> None:
     done = draft.finish(step, StepState.COMPENSATED, code=None, message=None)
     draft.note("compensation.completed", done, undo_of=done.undo_of)
     proceed(draft)
+
+
+def sent(draft: Draft, step: Step, timeout: timedelta) -> None:
+    """Wait for the reply to the command by which a step is undone."""
+    row = draft.move(step, StepState.WAITING, wake_at=retry.later(draft.now, timeout))
+    draft.note("command.sent", row, undo_of=row.undo_of)
+
+
+def unanswered(draft: Draft, node: Node, step: Step) -> Decision:
+    """Undo again when the participant did not reply; it answers from its memory if it had."""
+    failure = TryFailed(step.name, step.fence, "unknown", NO_REPLY, "no reply came in its time")
+    return _again_or_stop(draft, node, step, failure, draft.now, announce=True)
 
 
 def undo_failed(draft: Draft, node: Node, step: Step, failure: TryFailed) -> Decision:

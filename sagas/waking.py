@@ -13,7 +13,20 @@ from ..schemas.states import (
     StepKind,
     StepState,
 )
-from . import advancing, doubting, expiring, failing, locking, retry, settling, undoing, waiting, waits
+from . import (
+    advancing,
+    commanding,
+    doubting,
+    expiring,
+    failing,
+    forward,
+    locking,
+    retry,
+    settling,
+    undoing,
+    waiting,
+    waits,
+)
 from .definition import Node
 from .draft import Draft
 from .facts import Stale
@@ -67,8 +80,20 @@ def wake_step(draft: Draft, node: Node, step: Step, generation: int) -> Decision
     if waits.is_open(step) and step.signal is not None:
         return waiting.signalled(draft, node, step, step.signal)
     if step.state is StepState.WAITING:
-        return waiting.timed_out(draft, node, step)
+        return _timed_out(draft, node, step)
     _look_again(draft, node, step)
+    return draft.decision()
+
+
+def _timed_out(draft: Draft, node: Node, step: Step) -> Decision:
+    if step.kind is StepKind.UNDO:
+        return undoing.unanswered(draft, node, step)
+    if node.command is not None:
+        return commanding.timed_out(draft, node, step)
+    if node.due is None:
+        return waiting.timed_out(draft, node, step)
+    draft.note("run.resumed", step, by="timer")
+    forward.succeed(draft, step, None)
     return draft.decision()
 
 

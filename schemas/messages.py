@@ -85,6 +85,11 @@ def timers_topic(service: str) -> str:
     return f"{service}.timers"
 
 
+def replies_topic(service: str) -> str:
+    """Topic of the replies to the commands that a service's runs send."""
+    return f"{service}.replies"
+
+
 def signals_group(service: str) -> str:
     """Consumer group and inbox identity of the signal intake."""
     return f"{service}.signals"

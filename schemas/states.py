@@ -64,6 +64,8 @@ class StepKind(StrEnum):
     UNDO = "UNDO"
     CHOICE = "CHOICE"
     LOOP = "LOOP"
+    TIMER = "TIMER"
+    COMMAND = "COMMAND"
 
 
 class LetterStatus(StrEnum):

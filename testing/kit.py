@@ -14,7 +14,7 @@ from ..outbox.model import event_row
 from ..sagas.context import RunRef
 from ..sagas.nodes import Node, Undo
 from ..sagas.saga import Saga
-from ..schemas.errors import UsageError
+from ..schemas.errors import Refused, UsageError
 from ..schemas.events import Event
 from ..schemas.reading import read_stored
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
@@ -22,6 +22,7 @@ from .clients import KitClients
 from .faults import Faults
 from .places import place_of, row_name
 from .pump import Pump
+from .replying import reply_row
 from .reporting import NotReached
 from .service import Opened
 from .store import Sql
@@ -143,6 +144,27 @@ class Kit:
         row = event_row(event, ids=self._service.ids, clock=self._service.clock)
         async with self._turn:
             await self._pump.deliver([row] * copies)
+
+    async def reply(self, run: RunRef, step: Node[Any, Any] | Undo[Any], answer: Event | Refused) -> None:
+        """Let the participant answer the latest attempt of a command, or of the command that an undo has sent.
+
+        Args:
+            run: Which run.
+            step: The command's node, or its undo.
+            answer: The reply, or why it is refused. For a participant that has nothing to undo give any reply.
+
+        Raises:
+            UsageError: MP350 when it is none of the run's saga, MP391 when the run has sent no such command.
+        """
+        name = row_name(self._service, run, step)
+        row = await self._opened.database.pool.fetchrow(Sql.sent_command, run.id, name)
+        if row is None:
+            raise UsageError(
+                "MP391",
+                f"kit.reply({name}): {run} has sent no such command. Move it there with kit.until_step first.",
+            )
+        async with self._turn:
+            await self._pump.deliver([reply_row(self._service, run.id, row, answer)])
 
     async def advance(self, by: timedelta) -> None:
         """Move the clock forward, from one due instant to the next, and let everything happen that is due at each.

@@ -24,7 +24,7 @@ from ..inbox.consumer import Consumer
 from ..inbox.intake import Intake
 from ..outbox.model import OutboxRow
 from ..schemas.envelope import Record
-from ..schemas.messages import runs_topic, timers_topic
+from ..schemas.messages import replies_topic, runs_topic, timers_topic
 from .faults import Faults
 from .process import Process
 from .service import Opened, Steady
@@ -163,6 +163,7 @@ def _handlers(opened: Opened) -> dict[str, list[Handle]]:
     found: dict[str, list[Handle]] = {
         runs_topic(service.name): [orchestrator.handle],
         timers_topic(service.name): [orchestrator.handle],
+        replies_topic(service.name): [orchestrator.handle],
     }
     for consumer in (*service.consumers.values(), signal_consumer(service)):
         intake = _intake(opened, consumer)

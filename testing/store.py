@@ -24,6 +24,7 @@ class Sql(Queries):
     passed_run: str
     passed_step: str
     step_result: str
+    sent_command: str
     next_due: str
     next_delay: str
     timeline_runs: str

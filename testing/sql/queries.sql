@@ -32,7 +32,14 @@ SELECT EXISTS (SELECT FROM milepost.kit_state WHERE run_id = $1 AND step = $2 AN
     OR EXISTS (SELECT FROM milepost.history WHERE run_id = $1 AND step = $2 AND event = ANY ($4::text[]));
 
 -- name: step_result
-SELECT state, result::text AS result FROM milepost.step WHERE run_id = $1 AND name = $2 AND iteration = '';
+SELECT state, result::text AS result FROM milepost.step WHERE run_id = $1 AND name = $2
+ORDER BY n DESC LIMIT 1;
+
+-- name: sent_command
+SELECT coalesce(s.undo_of, s.name) AS step, s.iteration, s.attempt, s.kind = 'UNDO' AS undo
+FROM milepost.step AS s
+WHERE s.run_id = $1 AND s.name = $2 AND s.attempt > 0
+ORDER BY s.n DESC LIMIT 1;
 
 -- name: next_due
 SELECT min(due.wake_at)

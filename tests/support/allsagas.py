@@ -21,6 +21,7 @@ from milepost.sagas.facts import (
     ProbeFailed,
     ProbeFound,
     ProbeInProgress,
+    Replied,
     Signalled,
     Stale,
     Start,
@@ -31,6 +32,7 @@ from milepost.sagas.facts import (
 )
 from milepost.sagas.model import Step
 from milepost.schemas.options import Found, OnFailure, OnTimeout, Probe, Repeat, Retry, Then
+from milepost.schemas.states import StepKind
 
 from tests.support.sagas import (
     HOUR,
@@ -161,6 +163,22 @@ def acts(step: str) -> list[Fact]:
     return [*found, say("resume"), say("cancel"), say("retry"), say("skip", step="nobody")]
 
 
+def replies(step: Step) -> list[Fact]:
+    """Every answer of a participant."""
+    name = step.undo_of or step.name
+    return [
+        Replied(name, direction, attempt, outcome, body, code=code, iteration=step.iteration)
+        for direction in ("do", "undo")
+        for attempt in {step.attempt, step.attempt - 1}
+        for outcome, body, code in (
+            ("done", {"truck": "t"}, ""),
+            ("done", {"wrong": 1}, ""),
+            ("refused", None, "NO"),
+            ("nothing-to-undo", None, ""),
+        )
+    ]
+
+
 def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
     """Every kind of fact, with the right and with an older fence or generation."""
     found: list[Fact] = [
@@ -196,6 +214,9 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
             ProbeError("X", "words"),
         )
         found += [Probed(step.name, fence, answer, step.iteration) for answer in answers]
+    if step.kind is StepKind.COMMAND or (step.kind is StepKind.UNDO and step.undo_of == "sent"):
+        found += replies(step)
+        found += [Succeeded(step.name, step.fence, None, step.iteration, awaits_reply=True)]
     for generation in (step.generation - age for age in ages):
         found += [
             Wake(step.name, generation, step.iteration),

@@ -75,9 +75,9 @@ class Branches(Play):
         self.fact(Succeeded(row.name, self.row(row.name, row.iteration).fence, None, row.iteration))
         return row.name
 
-    def act(self, what: Any, step: str | None, result: Any = None) -> None:
+    def act(self, what: Any, step: str | None, result: Any = None, *, undo: bool = False) -> None:
         """Let a person say something."""
-        self.fact(Act(what, by="ann", reason="because", step=step, result=result))
+        self.fact(Act(what, by="ann", reason="because", step=step, result=result, undo=undo))
 
 
 def branching(make: Callable[..., tuple[Any, ...]], names: str) -> Branches:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from milepost.sagas.definition import Definition
 from milepost.sagas.shapes import all_of, at_least, loop, optional, when
-from milepost.schemas.options import Repeat, Retry, Then
+from milepost.schemas.commands import Command
+from milepost.schemas.events import Event
+from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
 
 from tests.support.sagas import HOUR, Delivered, add_step, new_saga
 
@@ -32,6 +35,59 @@ def nested() -> Iterator[tuple[str, Definition]]:
     )
     yield "loop-lost", _of(lambda saga: (loop(optional(_plain(saga, "it")), until=_no, at_most=1),))
     yield "loop-told", _of(lambda saga: (loop(_wait(Then.PERSON)(saga, "it"), until=_no, at_most=1),))
+    yield "timer", _of(lambda saga: (all_of(saga.timer("it", HOUR), _plain(saga, "other")),))
+    yield "timer-wrong", _of(lambda saga: (_plain(saga, "before"), saga.timer("it", _raises)))
+    yield "command", _of(lambda saga: (_sent(saga, Repeat.SAFE, undo=True), _plain(saga, "it")))
+    yield "command-never", _of(lambda saga: (_sent(saga, Repeat.NEVER, undo=True),))
+    yield "command-alone", _of(lambda saga: (_sent(saga, Repeat.SAFE),))
+    yield "command-asked", _of(lambda saga: (_sent(saga, Repeat.ASK_FIRST),))
+    yield (
+        "command-plain",
+        _of(lambda saga: (all_of(_sent(saga, Repeat.SAFE, undo=True), _plain(saga, "it")),)),
+    )
+    yield "command-person", _of(lambda saga: (all_of(_sent(saga, Repeat.SAFE), _never(saga, "it")),))
+    yield (
+        "command-wait",
+        _of(lambda saga: (all_of(_sent(saga, Repeat.SAFE), _wait(Then.CANCEL)(saga, "it")),)),
+    )
+    yield (
+        "command-optional",
+        _of(lambda saga: (optional(_sent(saga, Repeat.SAFE)), _wait(Then.PERSON)(saga, "it"))),
+    )
+    yield "command-no-undo", _of(lambda saga: (all_of(_sent(saga, Repeat.SAFE), _failing(saga, "it")),))
+    yield "command-wrong", _of(lambda saga: (_sent(saga, Repeat.SAFE, _raises),))
+
+
+class Booked(Event, type="truck.booked", topic="trucks", key="truck"):
+    truck: str
+
+
+class Book(Command[Booked], type="truck.book", topic="trucks", key="truck"):
+    truck: str
+
+
+def _sent(saga: Any, repeat: Repeat, send: Any = None, *, undo: bool = False) -> Any:
+    command = saga.command(
+        "sent",
+        send or (lambda v: Book(truck="t")),
+        reply=Booked,
+        timeout=HOUR,
+        repeat=repeat,
+        retry=Retry(attempts=2, within=None),
+        no_undo=None if undo else "none needed",
+    )
+    if undo:
+
+        async def cancel(ctx: Any, done: Any) -> None: ...
+
+        command.undo(retry=ONCE)(cancel)
+    if repeat is Repeat.ASK_FIRST:
+
+        @command.probe(settle=timedelta(0))
+        async def ask(ctx: Any) -> Probe[Booked]:
+            return Found(Booked(truck="t"))
+
+    return command
 
 
 def _no(view: Any) -> bool:

@@ -41,7 +41,7 @@ def seen(run: Run) -> tuple[Any, ...]:
     """What of a run decides its future, so that the search ends."""
     ends = [(s.name, s.iteration, s.state, s.doubt) for s in run.steps if s.state in FINAL_STEP_STATES]
     live = [
-        (s.name, s.iteration, s.state, s.doubt, s.doubt_at == NOW, s.attempt)
+        (s.name, s.iteration, s.state, s.doubt, s.doubt_at == NOW, min(s.attempt, 3))
         for s in run.steps
         if s.state not in FINAL_STEP_STATES
     ]

@@ -1,0 +1,77 @@
+"""Replies to the commands that runs have sent, as facts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+
+from ..sagas.facts import Replied
+from ..schemas.commands import DONE, NOTHING, REFUSED
+from ..schemas.envelope import Envelope, NotAnEvent
+from .sending import operation_of
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply, and the run that it is for."""
+
+    message_type: ClassVar[str] = "reply"
+    run: UUID
+    fact: Replied
+
+
+def read_reply(envelope: Envelope, data: bytes) -> Reply:
+    """Read a reply.
+
+    Raises:
+        NotAnEvent: NO_REPLY when its headers name no run of a saga, no direction or no outcome.
+    """
+    exchange = envelope.exchange
+    assert exchange is not None, "the caller has looked"
+    try:
+        run = UUID(exchange.run)
+    except ValueError as error:
+        raise NotAnEvent("NO_REPLY", f"its header milepost-run {exchange.run!r} names no run") from error
+    outcome = exchange.outcome or DONE
+    if exchange.direction not in {"do", "undo"} or outcome not in {DONE, REFUSED, NOTHING}:
+        raise NotAnEvent("NO_REPLY", "its headers milepost-direction and milepost-outcome say nothing known")
+    step, iteration = operation_of(exchange.step)
+    body = _body(data)
+    done = outcome == DONE
+    return Reply(
+        run,
+        Replied(
+            step=step,
+            direction="undo" if exchange.direction == "undo" else "do",
+            attempt=exchange.attempt,
+            outcome=outcome,
+            payload=body if done else None,
+            version=envelope.version if done else None,
+            code=exchange.code,
+            message="" if done else _message(data),
+            iteration=iteration,
+        ),
+    )
+
+
+def _body(data: bytes) -> object:
+    """Return the body; one that is no JSON is None, which is no reply of any class."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
+
+
+class _Said(BaseModel):
+    message: str = ""
+
+
+def _message(data: bytes) -> str:
+    try:
+        return _Said.model_validate_json(data).message
+    except ValidationError:
+        return ""

@@ -1,0 +1,126 @@
+"""The nodes of a saga that wait without a worker: for an event, an instant, or a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from pydantic import BaseModel
+
+from ..schemas.commands import Command
+from ..schemas.events import Event
+from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry
+from .context import View
+from .nodes import CommandStep, Node, Step, Timer, Wait
+
+if TYPE_CHECKING:
+    from .saga import Saga
+
+I = TypeVar("I", bound=BaseModel)  # noqa: E741
+E = TypeVar("E", bound=Event)
+
+#: How often a command is sent before nobody is expected to reply any more.
+RETRY = Retry(within=None)
+
+
+class Declarations(Generic[I]):
+    """What `Saga` offers beside steps."""
+
+    @property
+    def _own(self) -> Saga[I]:
+        return cast("Saga[I]", self)
+
+    def wait(
+        self,
+        name: str,
+        event: type[E],
+        /,
+        *,
+        match: Callable[[View[I]], str],
+        timeout: timedelta,
+        on_timeout: OnTimeout,
+        broadcast: bool = False,
+    ) -> Wait[I, E]:
+        """Declare a wait for an event whose correlation field equals what `match` returns.
+
+        Args:
+            name: Name of the wait.
+            event: Class of the event; it declares `correlate=`. The event is the wait's result.
+            match: Pure function of input and results so far.
+            timeout: How long to wait, from when the wait begins.
+            on_timeout: What follows then.
+            broadcast: One event satisfies every run that waits for it, not only the oldest wait.
+        """
+        saga = self._own
+        saga.open_for(f"wait {name}")
+        wait: Wait[I, E] = Wait(
+            saga, name, event=event, match=match, timeout=timeout, on_timeout=on_timeout, broadcast=broadcast
+        )
+        saga.take_name(name, f"wait {name}")
+        saga.nodes.append(wait)
+        return wait
+
+    def timer(self, name: str, /, due: timedelta | Callable[[View[I]], datetime]) -> Node[I, None]:
+        """Declare a timer: the run goes on when its time has come.
+
+        Args:
+            name: Name of the timer.
+            due: How long from when it begins, or a pure function that returns the instant, as an aware datetime; see
+                `wall_clock` for a time of the day in a zone. An instant that has passed is now.
+        """
+        saga = self._own
+        saga.open_for(f"timer {name}")
+        timer: Timer[I] = Timer(saga, name, due=due)
+        saga.take_name(name, f"timer {name}")
+        saga.nodes.append(timer)
+        return timer
+
+    def command(
+        self,
+        name: str,
+        send: Callable[[View[I]], Command[E]],
+        /,
+        *,
+        reply: type[E],
+        timeout: timedelta,
+        repeat: Repeat,
+        retry: Retry = RETRY,
+        on_failure: OnFailure | None = None,
+        no_undo: str | None = None,
+        irreversible: bool = False,
+    ) -> Step[I, E]:
+        """Declare a command to a participant; the run goes on with its reply, which is the node's result.
+
+        It is undone by another command that its undo emits (`ctx.emit(CancelTruck(...))`); the undo is done when the
+        participant has replied to that.
+
+        Args:
+            name: Name of the node, of at most 150 characters; with the run's id it names the operation.
+            send: Pure function of input and results so far that makes the command; asked again for every attempt.
+            reply: Class of the reply, the command's own.
+            timeout: How long a reply is waited for.
+            repeat: What follows then. SAFE: it is sent again, as the participant does each operation once. ASK_FIRST:
+                the probe is asked. NEVER: a person is.
+            retry: How often a SAFE command is sent; its pauses do not count, `timeout` is the pause.
+            on_failure: What follows a refusal; COMPENSATE in a saga with an undo, else FAIL.
+            no_undo: Why nothing needs undoing.
+            irreversible: It cannot be undone, so nothing after it may compensate.
+        """
+        saga = self._own
+        saga.open_for(f"command {name}")
+        step: CommandStep[I, E] = CommandStep(
+            saga,
+            name,
+            send=send,
+            reply=reply,
+            timeout=timeout,
+            repeat=repeat,
+            retry=retry,
+            on_failure=on_failure,
+            no_undo=no_undo,
+            irreversible=irreversible,
+        )
+        saga.take_name(name, f"command {name}")
+        saga.nodes.append(step)
+        return step
