@@ -171,6 +171,8 @@ def fits(run: RunState, step: Step) -> bool:
         return False
     if run in {_R.COMPENSATING, _R.CANCEL_REQUESTED} and step.kind in {StepKind.WAIT, StepKind.TIMER}:
         return False
+    if step.kind is StepKind.UNDO and run not in {_R.COMPENSATING, _R.COMPENSATION_FAILED}:
+        return False
     return step.state in _LIVE_IN_RUN.get(run, frozenset()) and step.state in _LIVE_OF_KIND[step.kind]
 
 

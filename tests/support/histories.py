@@ -213,7 +213,7 @@ class Recorder:
             case StepState.RUNNING:
                 self._run(step, None if node.result is None else sample(node.result))
             case StepState.COMPENSATING:
-                self._feed(facts.Succeeded(step.name, step.fence, None, **where))
+                self._feed(facts.Succeeded(step.name, step.fence, None, step.iteration))
             case StepState.RECONCILING:
                 result = None if node.result is None else sample(node.result)
                 answer = facts.ProbeFound(result) if self.fault == "lost" else facts.ProbeAbsent()

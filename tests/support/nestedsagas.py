@@ -66,6 +66,10 @@ class Book(Command[Booked], type="truck.book", topic="trucks", key="truck"):
     truck: str
 
 
+async def _ask(ctx: Any) -> Probe[Booked]:
+    return Found(Booked(truck="t"))
+
+
 def _sent(saga: Any, repeat: Repeat, send: Any = None, *, undo: bool = False) -> Any:
     command = saga.command(
         "sent",
@@ -82,10 +86,7 @@ def _sent(saga: Any, repeat: Repeat, send: Any = None, *, undo: bool = False) ->
 
         command.undo(retry=ONCE)(cancel)
     if repeat is Repeat.ASK_FIRST:
-
-        @command.probe(settle=timedelta(0))
-        async def ask(ctx: Any) -> Probe[Booked]:
-            return Found(Booked(truck="t"))
+        command.probe(settle=timedelta(0))(_ask)
 
     return command
 

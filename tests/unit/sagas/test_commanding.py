@@ -62,7 +62,10 @@ def booking(
         async def ask(ctx: Any) -> Probe[Booked]:
             return Found(Booked(truck="x"))
 
-    nodes = [book, *([add_step(saga, "after", retry=Retry(attempts=1), undo=bool(undo))] if then else [])]
+    nodes: list[Any] = [
+        book,
+        *([add_step(saga, "after", retry=Retry(attempts=1), undo=bool(undo))] if then else []),
+    ]
     saga.flow(*nodes)
     definition: Definition = saga.definition
     return Branches(definition)
