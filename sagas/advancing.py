@@ -27,6 +27,21 @@ def go_on(draft: Draft, step: Step) -> None:
         advance(draft, after=step)
 
 
+def go_round(draft: Draft, step: Step) -> bool:
+    """End the round of the innermost loop in which a step's work was not good enough, and go on with the next.
+
+    Returns:
+        False for a step in no loop, and where the run goes no longer forward.
+    """
+    loop = asking.loop_around(draft.definition.flow, step.name)
+    if loop is None or draft.stopping:
+        return False
+    ended = draft.move(step, StepState.FAILED)
+    asking.round_failed(draft, loop, ended)
+    advance(draft, after=ended)
+    return True
+
+
 def tidy(draft: Draft) -> None:
     """Give up a row that goes on although its part is not wanted any more."""
     if draft.run.state not in FINAL_RUN_STATES and not draft.stopping:

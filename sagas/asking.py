@@ -41,6 +41,23 @@ def again(draft: Draft, row: Step) -> tuple[str, Json]:
     return problem, None if problem else {field: answer}
 
 
+def loop_around(flow: tree.Part, name: str) -> tree.Loop | None:
+    """Return the innermost loop that a node is in."""
+    loops = [part for part in tree.way_to(flow, name) if isinstance(part, tree.Loop) and part.name != name]
+    return loops[-1] if loops else None
+
+
+def round_failed(draft: Draft, part: tree.Loop, step: Step) -> None:
+    """End a loop's round because of a step whose work was not good enough; `until` is not asked."""
+    depth = sum(isinstance(one, tree.Loop) for one in tree.way_to(draft.definition.flow, part.name))
+    inside = ".".join(step.iteration.split(".")[:depth])
+    number = int(inside.rpartition(".")[2])
+    if number < part.at_most:
+        _kept(draft, part.name, StepKind.LOOP, inside, {"done": False, "because": step.name})
+    else:
+        exhausted(draft, part.name, inside, number)
+
+
 def ask(draft: Draft, name: str, pure: tree.Pure) -> tuple[bool, str]:
     """Return what a pure function of the user's answers and '', or False and what is wrong with it."""
     try:

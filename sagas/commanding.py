@@ -12,7 +12,7 @@ from ..schemas.options import Repeat
 from ..schemas.parts import faults_of
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_STEP_STATES, StepKind, StepState
-from . import doubting, failing, forward, retry, sending, stopping, undoing
+from . import denying, doubting, forward, retry, sending, stopping, undoing
 from .changing import replace
 from .definition import Node
 from .draft import Draft
@@ -43,7 +43,7 @@ def _silent(draft: Draft, node: Node, step: Step) -> None:
     if node.probe is not None:
         doubting.unknown(draft, step)
     elif stopping.undone_blindly(node) or not (node.undo or node.irreversible):
-        failing.give_in(draft, node, step)
+        denying.give_in(draft, node, step)
     else:
         doubting.person(draft, step, OUTCOME_UNKNOWN, _SILENT)
 
@@ -68,7 +68,7 @@ def replied(draft: Draft, fact: Replied) -> Decision:
     else:
         code, message = clean_code(fact.code or "REFUSED"), clean(fact.message) or None
         draft.note("step.failed", step, verdict="fatal", code=code, message=message)
-        failing.give_in(draft, node, replace(step, doubt=False, doubt_at=None, code=code, message=message))
+        denying.give_in(draft, node, replace(step, doubt=False, doubt_at=None, code=code, message=message))
     return draft.decision()
 
 

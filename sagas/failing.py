@@ -60,6 +60,8 @@ def failed(draft: Draft, node: Node, step: Step, failure: Failure) -> Decision:
     step = replace(step, code=failure.code, message=failure.message)
     if failure.verdict == "fatal":
         denying.give_in(draft, node, replace(step, doubt=False, doubt_at=None))
+    elif failure.verdict == "quality" and not step.doubt and advancing.go_round(draft, step):
+        pass
     elif failure.verdict in FOR_GOOD:
         denying.ended(draft, node, step, denied=failure.verdict == "policy")
     elif failure.verdict == "not_sent" or step.kind is StepKind.TX:

@@ -102,7 +102,8 @@ class Refused(Exception):
 class QualityFailed(Refused):
     """Raised by a user's step to say: what was made is not good enough, and the same call would not make it better.
 
-    It is not tried again: the step fails for good, and its `on_failure` follows. Arguments as `Refused`.
+    It is not tried again: in a loop the next round begins, elsewhere the step fails for good and its `on_failure`
+    follows. Arguments as `Refused`.
     """
 
 

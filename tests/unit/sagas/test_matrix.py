@@ -72,6 +72,8 @@ def runs(definition: Definition, row: Step) -> Iterator[Run]:
     for state in RunState:
         final = state in FINAL_RUN_STATES
         steps = (before, row) if definition.node("before") is not None and row.undo_of != "before" else (row,)
+        if state is RunState.RUNNING and row.kind is StepKind.WAIT and not row.finished_at and row.wake_at:
+            continue  # it would be WAITING: its only live row is
         yield replace(
             new_run(definition),
             state=state,

@@ -222,6 +222,37 @@ def test_loops_within_loops() -> None:
     assert play.state_now() is RunState.SUCCEEDED
 
 
+def test_work_that_is_not_good_enough_goes_round_and_is_bounded() -> None:
+    """A quality failure ends the round at once; what comes after it in the body is not run, and `until` not asked."""
+    play = branching(lambda a, b, c, d: (loop(a, b, c, until=lambda v: True, at_most=3), d), "abcd")
+    play.ok("a", "1")
+    play.begin("b", "1")
+    play.end("b", "1", verdict="quality", code="TOO_SHORT")
+    assert play.open() == {"a"}
+    assert play.row("loop_1", "1").result == {"done": False, "because": "b"}
+    for name in "abc":
+        play.ok(name, "2")
+    assert play.open() == {"d"}
+
+
+def test_work_that_is_never_good_enough_fails() -> None:
+    play = branching(lambda a: (loop(a, until=lambda v: True, at_most=2),), "a")
+    for number in "12":
+        play.begin("a", number)
+        play.end("a", number, verdict="quality", code="TOO_SHORT")
+    assert (play.state_now(), play.run.cause) == (RunState.FAILED, "LOOP_EXHAUSTED")
+
+
+def test_what_runs_beside_work_that_is_not_good_enough_ends_first() -> None:
+    play = branching(lambda a, b: (loop(all_of(a, b), until=lambda v: True, at_most=2),), "ab")
+    play.begin("a", "1")
+    play.begin("b", "1")
+    play.end("b", "1", verdict="quality", code="TOO_SHORT")
+    assert play.open() == {"a"}
+    play.end("a", "1")
+    assert sorted(step.iteration for step in play.run.steps if step.finished_at is None) == ["2", "2"]
+
+
 def test_a_round_reads_what_the_round_before_left() -> None:
     seen = []
     saga = new_saga()
