@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .sagas.shapes import all_of, at_least, best_effort, loop, optional, sequence, when
     from .schemas.aesgcm import AesGcm
     from .schemas.artifacts import Artifact, ArtifactChanged, ArtifactMissing, ArtifactStoreUnavailable
+    from .schemas.budget import Budget, BudgetExceeded
     from .schemas.codecs import Codec, CodecContext, Coded, Unreadable
     from .schemas.commands import Command
     from .schemas.envelope import Envelope
@@ -58,6 +59,8 @@ __all__ = [
     "ArtifactChanged",
     "ArtifactMissing",
     "ArtifactStoreUnavailable",
+    "Budget",
+    "BudgetExceeded",
     "Codec",
     "CodecContext",
     "Coded",
@@ -133,6 +136,8 @@ _HOMES = {
     "Absent": "schemas.options",
     "AesGcm": "schemas.aesgcm",
     "AnyTx": "schemas.transaction",
+    "Budget": "schemas.budget",
+    "BudgetExceeded": "schemas.budget",
     "Artifact": "schemas.artifacts",
     "ArtifactChanged": "schemas.artifacts",
     "ArtifactMissing": "schemas.artifacts",

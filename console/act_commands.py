@@ -50,20 +50,28 @@ def retry_command(
     *,
     did_not_happen: DidNotHappen = False,
     reviewed: Reviewed = False,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=AMOUNT", help="Grant so much more, such as tokens=5000; may be repeated."),
+    ] = None,
     reason: Reason,
     wait: Wait = WAIT,
     no_wait: NoWait = False,
 ) -> None:
     """Have a step or an undo tried once more; of one in doubt, look on the other side first."""
     from .acts import Wish
+    from .grants import read_grants
 
-    _act(
-        context,
-        run,
-        Wish(what="retry", reason=reason, step=step, did_not_happen=did_not_happen, reviewed=reviewed),
-        wait,
-        no_wait,
+    granted = read_grants(budget or [])
+    wish = Wish(
+        what="retry",
+        reason=reason,
+        step=step,
+        did_not_happen=did_not_happen,
+        reviewed=reviewed,
+        budget=granted,
     )
+    _act(context, run, wish, wait, no_wait)
 
 
 @commands.command("skip")

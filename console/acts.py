@@ -53,6 +53,7 @@ class Wish:
         step: As people write it: charge_card, or charge_card#2 of an iteration.
         result: JSON of the step's result.
         undo: For cancel.
+        budget: For retry, what is granted.
         did_not_happen: The step in doubt did not take effect.
         reviewed: The person has read why the run needs a review, and takes it upon himself.
     """
@@ -64,6 +65,7 @@ class Wish:
     undo: bool | None = None
     did_not_happen: bool = False
     reviewed: bool = False
+    budget: Any = None
 
     @property
     def word(self) -> str:
@@ -146,6 +148,7 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
         undo=wish.undo,
         did_not_happen=wish.did_not_happen,
         reviewed=reviewed[0]["request_id"] if reviewed else None,
+        budget=wish.budget,
     )
     async with changing(given.database_url()) as connection:
         async with connection.transaction(isolation="read_committed"):

@@ -64,8 +64,12 @@ def show_command(
     context: typer.Context,
     run: Annotated[str, typer.Argument(metavar="RUN", help="order/o-1, or the beginning of the run's id.")],
     history: Annotated[bool, typer.Option("--history", help="With everything that happened.")] = False,
+    manifest: Annotated[
+        bool,
+        typer.Option("--manifest", help="What is done, what is next, on what it rests, what is in the way."),
+    ] = False,
 ) -> None:
     """Show where a run stands, and its steps."""
     from .runs import show_run
 
-    asyncio.run(show_run(given(context), run, history=history))
+    asyncio.run(show_run(given(context), run, history=history, manifest=manifest))

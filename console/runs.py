@@ -12,6 +12,7 @@ from ..schemas.states import FINAL_RUN_STATES, HELD_STEP_STATES, StepState
 from . import acts
 from .asked import print_requests, requests_item
 from .listing import Entry, first_line, without_code
+from .manifest import print_manifest, read_manifest
 from .model import HistoryLine, Plan, RunDetail, RunLine, StepLine, deltas, minute, run_reference, situation
 from .options import Globals
 from .output import Output, clean, column, span, state_text
@@ -83,22 +84,27 @@ def _list_row(run: RunLine) -> list[str | Text]:
     return [run.run, state_text(run.state), at, span(run.now - run.since), code, run.tenant]
 
 
-async def show_run(given: Globals, reference: str, *, history: bool) -> None:
+async def show_run(given: Globals, reference: str, *, history: bool, manifest: bool = False) -> None:
     """Print one run: where it stands, its steps, and with `history` its timeline."""
     named = run_reference(reference)
     async with reading(given.database_url()) as store:
         run = await store.run(await store.find(named), history=history)
         asked = await store.fetch(acts.Sql.requests_of, run.id) if history else []
+        plan = _plan(given, run)
+        found = await read_manifest(store, run, plan) if manifest else None
     out = given.out
-    plan = _plan(given, run)
     if out.as_json:
         requests = {"requests": requests_item(asked)} if history else {}
-        out.item(**_show_item(run, plan, history=history), **requests)
+        more = {} if found is None else {"manifest": found.item}
+        out.item(**_show_item(run, plan, history=history), **requests, **more)
         return
     out.say(_headline(run, plan, out.width))
     if limits := time_limits(run, plan):
         out.say(f"  {limits}")
-    _steps(out, run, plan)
+    if found is None:
+        _steps(out, run, plan)
+    else:
+        print_manifest(out, found)
     if history:
         _timeline(out, run.history)
         print_requests(out, asked)

@@ -27,8 +27,10 @@ from ..sagas.facts import (
     Verdict,
 )
 from ..sagas.model import Json, Run, Step
+from ..sagas.purse import Purse
 from ..sagas.words import BAD_ANSWER, WORKER_LOST, bad_answer
 from ..schemas.artifacts import Artifact
+from ..schemas.budget import BudgetExceeded
 from ..schemas.commands import Command
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
@@ -92,6 +94,7 @@ class Call:
     def __post_init__(self) -> None:
         self.emitted: list[Event] = []
         self.begun = False
+        self.purse = Purse(self.definition, self.node, self.run, self.step)
         keeping = self.tools.keeping
         self.artifacts: CallArtifacts | None = None
         if keeping is not None:
@@ -137,6 +140,7 @@ class Call:
             should_stop=lambda: self.tools.pulse.should_stop(self),
             beat=lambda progress: self.tools.pulse.beat(self, progress),
             progress=self.step.progress,
+            purse=self.purse,
             artifacts=self.artifacts,
         )
 
@@ -156,9 +160,15 @@ class Call:
             result = None if self.is_undo else self.encode(value)
         except (Exception, asyncio.CancelledError) as error:
             return self.failed(error)
-        awaits = any(map(self.undoes_by, self.emitted))
-        iteration = self.step.iteration
-        return Succeeded(self.step.name, self.step.fence, result, iteration, awaits_reply=awaits)
+        return self.succeeded(result)
+
+    def succeeded(self, result: Json) -> Succeeded:
+        """Say that the try returned."""
+        step, awaits = self.step, any(map(self.undoes_by, self.emitted))
+        spent = self.purse.spent
+        return Succeeded(
+            step.name, step.fence, result, iteration=step.iteration, spent=spent, awaits_reply=awaits
+        )
 
     def undoes_by(self, event: Event) -> bool:
         """Whether an emitted event is the command by which this undo has a participant undo what it did."""
@@ -166,12 +176,19 @@ class Call:
 
     async def within_timeout(self, call: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
         """Run a function under the node's attempt timeout, after a last look at the lease."""
-        context = self.context()
-        async with asyncio.timeout(self.node.attempt_timeout.total_seconds()):
-            self.tools.check_lease(self.step.worker)
-            self.begun = True
-            with self.tools.pulse.following():
-                return await self.tools.around(self, lambda: call(context))
+        context, most, budgeted = self.context(), self.node.attempt_timeout, self.purse.runtime
+        limit = most if budgeted is None else min(most, budgeted)
+        timer = asyncio.timeout(limit.total_seconds())
+        try:
+            async with timer:
+                self.tools.check_lease(self.step.worker)
+                self.begun = True
+                with self.tools.pulse.following():
+                    return await self.tools.around(self, lambda: call(context))
+        except TimeoutError:
+            if timer.expired() and limit < most:
+                self.purse.out_of_time()
+            raise
 
     def encode(self, value: Any) -> Json:
         """Return a result as JSON.
@@ -192,15 +209,17 @@ class Call:
 
     def failed(self, error: BaseException) -> Fact:
         """Say what an exception of the try means."""
-        name, fence, iteration = self.step.name, self.step.fence, self.step.iteration
+        name, fence = self.step.name, self.step.fence
+        more: Any = {"iteration": self.step.iteration, "spent": self.purse.spent}
         if isinstance(error, asyncio.CancelledError | LeaseLost):
             if not self.begun:
                 return self.unbegun()
             code, words = self._cancelled()
-            return TryFailed(name, fence, "unknown", code, words, iteration=iteration)
+            return TryFailed(name, fence, "unknown", code, words, **more)
         found = self._told(error)
+        over = self.purse.over if isinstance(error, BudgetExceeded | TimeoutError) else ""
         return TryFailed(
-            name, fence, found.verdict, found.code, found.message, found.retry_after, iteration=iteration
+            name, fence, found.verdict, found.code, found.message, found.retry_after, over=over, **more
         )
 
     def unbegun(self) -> Fact:
@@ -228,7 +247,9 @@ class Call:
             answer = await self._ask()
         except (Exception, asyncio.CancelledError) as error:
             answer = self._unanswered(error)
-        return Probed(self.step.name, self.step.fence, answer, iteration=self.step.iteration)
+        return Probed(
+            self.step.name, self.step.fence, answer, iteration=self.step.iteration, spent=self.purse.spent
+        )
 
     async def _ask(self) -> ProbeAnswer:
         """Ask the probe; a SAFE step without one is repeated under its own key, which tells the result."""
@@ -278,6 +299,6 @@ class Call:
         )
 
     def _classify(self, error: BaseException) -> Classified:
-        if isinstance(error, UsageError | StepTaken):
+        if isinstance(error, UsageError | StepTaken | BudgetExceeded):
             return Classified("unknown", error.code, error.text[:2000])
         return classify(error, self.tools.verdicts)

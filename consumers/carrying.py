@@ -86,6 +86,7 @@ class Wish:
             result=None if row["result"] is None else json.loads(row["result"]),
             undo=bool(row["undo"]),
             did_not_happen=row["did_not_happen"],
+            budget=None if row["budget"] is None else json.loads(row["budget"]),
             iteration=row["iteration"],
             checked=self.checked,
         )

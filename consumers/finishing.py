@@ -106,7 +106,8 @@ async def finish(engine: Engine, call: Call, fact: Fact, inline: InlineClaim) ->
 
 def _not_storable(call: Call, code: str, message: str) -> TryFailed:
     """The call took effect, but what it returned or emitted cannot be stored: its outcome is unknown to the run."""
-    return TryFailed(call.step.name, call.step.fence, "unknown", code, message, iteration=call.step.iteration)
+    step, spent = call.step, call.purse.spent
+    return TryFailed(step.name, step.fence, "unknown", code, message, iteration=step.iteration, spent=spent)
 
 
 def claimed_in(change: Change | None, recovered: list[Claimed]) -> Claimed | None:
@@ -151,7 +152,7 @@ async def _in_transaction(
             value = await call.within_timeout(lambda context: fn(context, tx))
             await require_same_transaction(tx)
             result = call.encode(value)
-            fact = Succeeded(call.step.name, call.step.fence, result, iteration=call.step.iteration)
+            fact = call.succeeded(result)
             rows = emitted_rows(engine, call)
             change = await engine.changes.apply(
                 tx.connection, call.run.id, fact, emitted=rows, made=call.recorded(fact), inline=inline

@@ -7,6 +7,7 @@ The runs are read again only while steps run here, over the index of who holds w
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class Sql(Queries, file="pulse.sql"):
     stopping_runs: str
     beat: str
     beat_progress: str
+    beat_spending: str
 
 
 class Pulse:
@@ -120,8 +122,26 @@ class Pulse:
         stops = await self._say(call, said)
         if stops is None:
             raise _taken(call)
+        await self._keep(call)
         if stops:
             self._stopping |= {call.run.id}
+
+    async def _keep(self, call: Call) -> None:
+        """Store what the try has spent so far, so that it counts should the process die."""
+        spent, step = call.purse.spent, call.step
+        if spent is None:
+            return
+        said = json.dumps({"fence": step.fence, "spent": spent})
+        await self._pool.execute(
+            Sql.beat_spending,
+            call.run.id,
+            step.name,
+            step.iteration,
+            step.fence,
+            step.worker,
+            said,
+            timeout=_STATEMENT,
+        )
 
     async def _say(self, call: Call, said: str | None) -> bool | None:
         """Ask the database until it answers, as long as the lease holds."""

@@ -13,6 +13,7 @@ from ..sagas.context import Context
 from ..sagas.definition import Definition
 from ..sagas.fingerprints import differing, of_input
 from ..sagas.model import Run, Step
+from ..sagas.purse import Purse
 from ..sagas.resuming import Reason, outcome_of, refusing, rests_on
 from ..sagas.words import clean
 from ..schemas.artifacts import Artifact, ArtifactChanged, ArtifactMissing, ArtifactStoreUnavailable
@@ -200,6 +201,7 @@ class Rechecker:
             emitted=_Nothing(),
             should_stop=tools.stopping,
             beat=beat,
+            purse=Purse(definition, None, run, None),
             artifacts=None if keeping is None else _Reading(keeping, run, row, check),
         )
 

@@ -43,6 +43,7 @@ class Request:
             not matter.
         result: For mark_succeeded, the step's result as JSON; None is that of a step without one.
         undo: For cancel: also undo what was done.
+        budget: For retry: how much more may be spent, by name.
         did_not_happen: The step in doubt did not take effect, as the person has seen on the other side.
         reviewed: The request whose look at the run the person has read and takes upon himself.
     """
@@ -58,6 +59,7 @@ class Request:
     undo: bool | None = None
     did_not_happen: bool = False
     reviewed: UUID | None = None
+    budget: Json = None
 
 
 async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
@@ -99,6 +101,7 @@ async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
             request.by.strip(),
             request.reason.strip(),
             request.reviewed,
+            None if request.budget is None else json.dumps(request.budget),
         ),
     )
     if not rows:

@@ -57,6 +57,7 @@ _STEP_PLAIN = (
     "signal_version",
     "progress",
 )
+_STEP_SPENT = ("spent", "granted", "spending")
 _STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at", "limited_until")
 _RUN_PLAIN = (
     "id",
@@ -110,7 +111,7 @@ def _instant(value: str | None) -> datetime | None:
 
 
 def _step(row: Mapping[str, Any]) -> Step:
-    fields: dict[str, Any] = {name: row[name] for name in _STEP_PLAIN}
+    fields: dict[str, Any] = {name: row[name] for name in _STEP_PLAIN + _STEP_SPENT}
     fields.update({name: _instant(row[name]) for name in _STEP_TIMES})
     return Step(
         kind=StepKind(row["kind"]),
@@ -184,6 +185,8 @@ def _step_json(step: Step, n: int) -> dict[str, Any]:
         "started_at": _text(step.started_at),
         "finished_at": _text(step.finished_at),
         "limited_until": _text(step.limited_until),
+        "spent": step.spent,
+        "granted": step.granted,
     }
 
 

@@ -18,6 +18,8 @@ from ..schemas.parts import SECRETS, parts_of, secret_in
 
 #: Header names that Milepost writes itself, beside ce_* and milepost-*.
 RESERVED_HEADERS = frozenset({"content-type", "traceparent", "tracestate"})
+#: What a class has that does not write its JSON itself; this turns bytes into text, and the body is bytes.
+_DUMP = BaseModel.model_dump_json
 #: What pydantic writes in place of a secret.
 _MASK = b'"**********"'
 #: What can hold neither a text nor an instant.
@@ -97,7 +99,10 @@ def body_of(event: Event) -> bytes:
         UsageError: MP317 when a field cannot be serialised, MP311 when a serialiser of its own writes NUL.
     """
     try:
-        body = event.model_dump_json(by_alias=True).encode()
+        if type(event).model_dump_json is _DUMP:
+            body = event.__pydantic_serializer__.to_json(event, by_alias=True)
+        else:
+            body = event.model_dump_json(by_alias=True).encode()
     except (PydanticSerializationError, UnicodeEncodeError) as error:
         raise UsageError(
             "MP317",

@@ -19,6 +19,7 @@ from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, Step
 from . import (
     advancing,
     asking,
+    budgets,
     cancelling,
     doubting,
     forward,
@@ -151,12 +152,19 @@ def _retry(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
             f"{step.name} may have taken effect, and a repetition could do it twice. If it did not, say that it did "
             "not happen; if it did, mark it as succeeded"
         )
-    note_act(draft, fact, step)
+    return _once_more(draft, fact, node, step)
+
+
+def _once_more(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    granted, problem = budgets.granted(draft, step, fact.budget)
+    if problem:
+        return draft.refused(problem)
+    note_act(draft, fact, step, budget=fact.budget)
     go_back(draft)
     if node.command is not None:
-        sending.send_again(draft, node, _fresh(_cleared(step, fact)))
+        sending.send_again(draft, node, _fresh(_cleared(granted, fact)))
     else:
-        _again(draft, _cleared(step, fact), StepState.PENDING)
+        _again(draft, _cleared(granted, fact), StepState.PENDING)
     return draft.decision()
 
 

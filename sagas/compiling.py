@@ -13,7 +13,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from ..schemas.errors import DefinitionError
 from ..schemas.options import OnFailure, Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import checks, codec, fingerprints, inputs, locking, nodes, planting, priorities, shapes
+from . import budgets, checks, codec, fingerprints, inputs, locking, nodes, planting, priorities, shapes
 from .definition import CommandSpec, Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
@@ -49,11 +49,13 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         upcasts=inputs.chain(saga.title, saga.past.upcasts, saga.input),
         fingerprint=saga.fingerprint,
         revalidate=saga.revalidation,
+        budget=saga.budget,
     )
     checks.check_definition_rules(definition)
     locking.check(definition)
     priorities.check(definition)
     fingerprints.check(definition)
+    budgets.check(definition)
     outline = {"shape": _shape(definition), "policy": _policy(definition)}
     shape, policy = (codec.digest(outline[part]).hex() for part in ("shape", "policy"))
     return replace(definition, shape=shape, policy=policy, outline=outline)
@@ -95,6 +97,7 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
         no_undo=node.no_undo,
         irreversible=node.irreversible,
         limits=node.limits,
+        budget=node.budget,
         command=_command(node),
     )
 
@@ -194,7 +197,7 @@ def _policy(definition: Definition) -> Json:
         active = definition.active_timeout
         seconds = None if active is None else active.total_seconds()
         nodes.append({"deadline": definition.deadline is not None, "active_timeout": seconds})
-    nodes.extend(priorities.policy(definition))
+    nodes.extend([*priorities.policy(definition), *budgets.policy(definition)])
     return nodes
 
 

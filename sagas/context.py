@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 from uuid import UUID
 
 from pydantic import BaseModel
 
+from ..schemas.budget import Budget
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.states import FINAL_STEP_STATES, StepState
@@ -23,6 +25,7 @@ from .tree import relation
 if TYPE_CHECKING:
     from .definition import Definition
     from .nodes import Node
+    from .purse import Purse
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
 R = TypeVar("R", bound=BaseModel | None)
@@ -179,6 +182,7 @@ class Context(View[I], HasArtifacts):
         emitted: list[Event],
         should_stop: Callable[[], bool],
         beat: Callable[[BaseModel | None], Awaitable[None]],
+        purse: Purse,
         progress: Json = None,
         artifacts: Artifacts | None = None,
     ) -> None:
@@ -194,6 +198,7 @@ class Context(View[I], HasArtifacts):
             emitted: List to which emitted events are added.
             should_stop: Whether shutdown or cancel has been asked.
             beat: Stores a heartbeat.
+            purse: Counts what is spent.
             progress: What the last heartbeat of an earlier try said, as JSON.
             artifacts: Writes and reads artifacts; None where there is no store.
         """
@@ -204,6 +209,7 @@ class Context(View[I], HasArtifacts):
         self._emitted = emitted
         self._should_stop = should_stop
         self._beat = beat
+        self._purse = purse
         self._progress = progress
         self._artifacts = artifacts
 
@@ -227,6 +233,28 @@ class Context(View[I], HasArtifacts):
         end of their process only.
         """
         return self._should_stop()
+
+    @property
+    def budget(self) -> Budget:
+        """What this try may still spend, by the budgets of its step and of its run; None where there is no limit."""
+        return self._purse.left
+
+    def spend(self, *, tokens: int = 0, cost: Decimal | int = 0, tool_calls: int = 0) -> None:
+        """Say what this try has spent since it last said so; it counts also when the try fails.
+
+        What a try said is lost with its process, unless it called `heartbeat` afterwards.
+
+        Args:
+            tokens: Of a model, for example.
+            cost: In the service's own currency.
+            tool_calls: Calls of tools.
+
+        Raises:
+            BudgetExceeded: MP360, more was spent than the budgets leave: let it end the step, which then stands in
+                front of a person. Never raised in an undo or a probe.
+            UsageError: MP359 for an amount that is none.
+        """
+        self._purse.spend(tokens=tokens, cost=cost, tool_calls=tool_calls)
 
     async def heartbeat(self, progress: BaseModel | None = None) -> None:
         """Say that the step is at work, and how far it has come; afterwards `should_stop` is up to date.

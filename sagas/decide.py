@@ -11,7 +11,7 @@ from typing import assert_never
 from uuid import UUID
 
 from ..schemas.states import RunState, StepKind, StepState
-from . import acting, commanding, failing, forward, limiting, settling, waiting, waking
+from . import acting, budgets, commanding, failing, forward, limiting, settling, waiting, waking
 from .changing import replace
 from .definition import Definition, Node
 from .draft import Draft
@@ -75,7 +75,7 @@ def decide(
         return draft.refused(
             f"{step.name} is {step.state} in a run that is {run.state}: this engine did not write that"
         )
-    return _of_step(draft, node, step, fact)
+    return _of_step(draft, node, budgets.charged(definition, step, fact, now), fact)
 
 
 def _of_step(  # noqa: PLR0911 - one return per kind of fact

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from ..schemas.budget import Budget
 from ..schemas.commands import Command
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
@@ -100,6 +101,7 @@ class Node:
         result: Class of the stored result; the event's class for a wait; None when nothing is returned.
         on_failure: Resolved; for a wait it follows a probe that says Failed, and is always PERSON.
         queue: Queue of its work topic.
+        budget: What one try may spend.
         limits: Names of the rate limits that its calls, probes and undos count for.
         due: Of a timer, how long it waits, or the pure function that says until when.
     """
@@ -121,6 +123,7 @@ class Node:
     limits: tuple[str, ...] = ()
     due: timedelta | Callable[[View[Any]], datetime] | None = None
     command: CommandSpec | None = None
+    budget: Budget | None = None
 
     @property
     def can_ask(self) -> bool:
@@ -161,6 +164,7 @@ class Definition:
         if_locked: What becomes of a run whose resource another run has.
         flow: The nodes as a tree: what comes after, beside and instead of what.
         controls: Of its choices and loops, what their rows are read with.
+        budget: What a run may spend.
         priority: How soon a run's work is taken, or what says so of its input; asked once, at its start.
         fingerprint: What a run with that input rests on; asked at its start.
         revalidate: The saga's own check before a run goes on that stood in front of a person.
@@ -185,6 +189,7 @@ class Definition:
     priority: Priority | Callable[[Any], Priority] = Priority.NORMAL
     fingerprint: Callable[[Any], Mapping[str, Json]] | None = None
     revalidate: AsyncFn | None = None
+    budget: Budget | None = None
     shape: str = field(default="")
     policy: str = field(default="")
     upcasts: tuple[InputUpcast, ...] = ()

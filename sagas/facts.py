@@ -34,12 +34,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The try under this fence returned; of an undo that sent a command, `awaits_reply`."""
+    """The try under this fence returned.
+
+    Attributes:
+        spent: What it said with `ctx.spend`.
+        awaits_reply: It is an undo that has sent a command, and is done when that is answered.
+    """
 
     step: str
     fence: int
     result: Json = None
     iteration: str = ""
+    spent: Json = None
     awaits_reply: bool = False
 
 
@@ -52,6 +58,8 @@ class TryFailed:
             not_sent = certainly never left; quality = not good enough, and the same again would not be; policy = a
             rule forbids it, and the run has to stop.
         retry_after: What the other side asked for.
+        spent: What it said with `ctx.spend`.
+        over: Which budget it has exceeded, in words; '' for none.
     """
 
     step: str
@@ -61,6 +69,8 @@ class TryFailed:
     message: str
     retry_after: timedelta | None = None
     iteration: str = ""
+    spent: Json = None
+    over: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +190,7 @@ class Probed:
     fence: int
     answer: ProbeAnswer
     iteration: str = ""
+    spent: Json = None
 
 
 ActName: TypeAlias = Literal["retry", "skip", "mark_succeeded", "compensate", "resume", "cancel"]
@@ -197,6 +208,7 @@ class Act:
         undo: For cancel: also undo what was done.
         did_not_happen: The person says that a step in doubt did not take effect, and so clears the doubt.
         checked: What a look at what the run rests on found, where one was needed.
+        budget: For retry: how much more the run and the step's tries may spend.
     """
 
     what: ActName
@@ -208,6 +220,7 @@ class Act:
     did_not_happen: bool = False
     iteration: str = ""
     checked: Checked | None = None
+    budget: Json = None
 
 
 Fact: TypeAlias = (

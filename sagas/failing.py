@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from ..schemas.options import Repeat
 from ..schemas.states import StepKind, StepState
-from . import advancing, denying, doubting, forward, retry, undoing
+from . import advancing, budgets, denying, doubting, forward, retry, undoing
 from .definition import Node
 from .draft import Draft
 from .facts import FOR_GOOD, TryFailed, Verdict
@@ -36,6 +36,8 @@ def try_failed(draft: Draft, node: Node, step: Step, fact: TryFailed) -> Decisio
     """Answer a failed try; of an old fence it is only evidence."""
     fact = replace(fact, code=clean_code(fact.code), message=clean(fact.message))
     if step.fence == fact.fence and step.state is StepState.RUNNING:
+        if fact.over and not draft.stopping:
+            return budgets.exceeded(draft, step, fact.over)
         failure = Failure(fact.verdict, fact.code, fact.message, draft.now, fact.retry_after)
         return failed(draft, node, step, failure)
     if step.fence == fact.fence and step.state is StepState.COMPENSATING:

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ..schemas.states import RunState, StepState
-from . import advancing, codec, expiring, retry, stopping, undoing
+from . import advancing, budgets, codec, expiring, retry, stopping, undoing
 from .definition import Node
 from .draft import Draft
 from .facts import Succeeded
@@ -41,7 +41,10 @@ def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
     if step.state is StepState.PENDING and run in _CLAIMABLE_RUN and not draft.stopping:
         if expiring.expired(draft):
             return draft.decision()
-        claimed = _take(draft, step, StepState.RUNNING, worker, hard_timeout, attempt=step.attempt + 1)
+        counted = budgets.begun(draft, step)
+        if counted is None:
+            return draft.decision()
+        claimed = _take(draft, counted, StepState.RUNNING, worker, hard_timeout, attempt=step.attempt + 1)
         draft.note("step.started", claimed)
     elif step.state is StepState.UNKNOWN and run in _PROBABLE_RUN and node.can_ask:
         claimed = _take(draft, step, StepState.RECONCILING, worker, hard_timeout, probes=step.probes + 1)

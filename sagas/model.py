@@ -36,6 +36,9 @@ class Step:
         first_at: When the first try began.
         signal: Payload of the signal that its wait was matched with, if any; only loaded, never stored here.
         signal_version: Version of that payload; None for that of the wait's class.
+        spent: What its tries have spent, as budgets.py writes it.
+        granted: What persons have granted beyond its budget and its run's.
+        spending: What the present try said with a heartbeat that it has spent; only loaded, never stored here.
         limited_until: Until when a rate limit asked it to wait; None when none did since it was last begun.
         progress: How far the last try said it had come; only loaded, never stored here.
     """
@@ -64,6 +67,9 @@ class Step:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     limited_until: datetime | None = None
+    spent: Json = None
+    granted: Json = None
+    spending: Json = None
     signal: Mapping[str, Json] | None = None
     signal_version: int | None = None
     progress: Json = None

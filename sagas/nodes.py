@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 
 from pydantic import BaseModel
 
+from ..schemas.budget import Budget
 from ..schemas.commands import Command
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
@@ -138,8 +139,10 @@ class Step(Probed[I, R]):
         irreversible: bool,
         queue: str | None,
         limits: str | Sequence[str] = (),
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(saga, name)
+        self.budget = budget
         self.limits = (limits,) if isinstance(limits, str) else tuple(limits)
         self.kind = kind
         self.fn = fn

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from ..schemas.budget import Budget
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, Repeat, Retry
@@ -46,6 +47,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
             Later the run stops at a safe boundary, is undone, and ends as EXPIRED.
         active_timeout: How long a run may be active in all, with the same end; waiting for an event or a person does
             not count.
+        budget: What a run may spend in all; over it, a person is asked.
         priority: How soon its work is taken, or a pure function of the input that says so.
         fingerprint: Pure function of the input that names what the result rests on (task, commit, prompt version, hash
             of files, policy version, mode), so that `start(..., reuse=True)` finds an equal run.
@@ -68,6 +70,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         active_timeout: timedelta | None = None,
         priority: Priority | Callable[[I], Priority] = Priority.NORMAL,
         fingerprint: Callable[[I], Mapping[str, str | int | float | bool | None]] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -81,6 +84,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         self.priority = priority
         self.fingerprint = fingerprint
         self.revalidation: AsyncFn | None = None
+        self.budget = budget
         self.nodes: list[Node[I, Any]] = []
         self.past = Past()
         self._names: dict[str, str] = {}
@@ -105,6 +109,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         irreversible: bool = False,
         queue: str | None = None,
         limits: str | Sequence[str] = (),
+        budget: Budget | None = None,
     ) -> Callable[[Callable[[Context[I]], Awaitable[R]]], Step[I, R]]:
         """Declare a step that acts outside.
 
@@ -117,6 +122,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
             no_undo: Why nothing needs undoing.
             irreversible: It cannot be undone, so nothing after it may compensate.
             queue: Another queue than the saga's.
+            budget: What one try may spend; over it, a person is asked.
             limits: Rate limits of the service that its calls count for, those of its probe and its undo too.
         """
 
@@ -134,6 +140,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
                 irreversible=irreversible,
                 queue=queue,
                 limits=limits,
+                budget=budget,
             )
 
         return declare

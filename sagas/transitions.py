@@ -77,6 +77,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.PENDING, _S.RUNNING): _by("worker"),
     (_S.PENDING, _S.FAILED): _by("worker timer person"),
     (_S.PENDING, _S.UNKNOWN): _by("worker timer person"),
+    (_S.PENDING, _S.MANUAL_REQUIRED): _by("worker"),
     (_S.PENDING, _S.CANCELLED): _by("worker timer sweep signal person"),
     (_S.RUNNING, _S.SUCCEEDED): _by("worker"),
     (_S.RUNNING, _S.FAILED): _by("worker timer sweep"),

@@ -16,6 +16,7 @@ CANCELLED = "CANCELLED"
 CANCELLED_NO_UNDO = "CANCELLED_NO_UNDO"
 BY_PERSON = "BY_PERSON"
 BAD_ANSWER = "BAD_ANSWER"
+BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
 TEST_FAILED = "TEST_FAILED"
 DUE_FAILED = "DUE_FAILED"
 SEND_FAILED = "SEND_FAILED"
@@ -26,7 +27,7 @@ LOOP_EXHAUSTED = "LOOP_EXHAUSTED"
 #: Causes of a run that a person cancels.
 CANCELS = frozenset({CANCELLED, CANCELLED_NO_UNDO})
 #: What only the engine may say of a run.
-_CAUSES = frozenset({DEADLINE, ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, BY_PERSON})
+_CAUSES = frozenset({DEADLINE, ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, BY_PERSON, BUDGET_EXCEEDED})
 
 #: What holds a run back that stood in front of a person: a fact, or something that a person has to look at.
 RESUME_BLOCKED: Final = "RESUME_BLOCKED"

@@ -34,7 +34,8 @@ CANNOT_CONNECT = (
 )
 
 
-_OF_ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
+#: asyncpg's connections, as they are and from a pool.
+OF_ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
 
 
 class Sql(Queries, file="database.sql"):
@@ -192,10 +193,21 @@ async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
         connection = tx.connection
         await require_same_transaction(tx)
         return connection
-    if not isinstance(tx, _OF_ASYNCPG):
-        if isinstance(tx, AsyncSession | AsyncConnection):
-            return await _of_sqlalchemy(tx, call)
+    if isinstance(tx, AsyncSession | AsyncConnection):
+        return await _of_sqlalchemy(tx, call)
+    if not isinstance(tx, OF_ASYNCPG):
         raise _wrong_driver(call, type(tx).__name__)
+    return open_asyncpg(tx, call)
+
+
+def open_asyncpg(
+    tx: asyncpg.Connection[Any] | PoolConnectionProxy[Any], call: str
+) -> asyncpg.Connection[Any]:
+    """Return an asyncpg connection that has an open transaction.
+
+    Raises:
+        UsageError: MP301 without one.
+    """
     if not tx.is_in_transaction():
         raise UsageError(
             "MP301",

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from ..schemas.errors import UsageError
 from ..schemas.transaction import AnyTx, SyncTx
-from .database import Sql, in_autocommit, not_begun, open_connection, raw_connection
+from .database import OF_ASYNCPG, Sql, in_autocommit, not_begun, open_asyncpg, open_connection, raw_connection
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Rows: TypeAlias = Sequence[Sequence[Any]]
 #: In a pipeline psycopg waits for the server only where rows are fetched, and knows no count before.
 _COUNTED = " RETURNING true"
-_OF_ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
 _SYNC_SQLALCHEMY = (Session, scoped_session, Connection)
 
 
@@ -66,8 +65,8 @@ async def run_in(tx: AnyTx, call: str) -> Run:
             a handler has ended its transaction itself, MP349 for one that does not await.
     """
     found: Any = tx
-    if isinstance(found, _OF_ASYNCPG):
-        return on_asyncpg(await raw_connection(found, call))
+    if isinstance(found, OF_ASYNCPG):
+        return on_asyncpg(open_asyncpg(found, call))
     if isinstance(found, _SYNC_SQLALCHEMY) or _is_sync(found):
         raise _other_kind(call, type(found), "publish_sync", "does not await")
     if _is_async(found):

@@ -19,3 +19,8 @@ SET progress = $6::jsonb
 FROM milepost.run AS r
 WHERE s.run_id = $1 AND s.name = $2 AND s.iteration = $3 AND s.fence = $4 AND s.worker = $5 AND r.id = s.run_id
 RETURNING r.cause IS NOT NULL AND s.state = 'RUNNING';
+
+-- name: beat_spending
+UPDATE milepost.step
+SET spending = $6::jsonb
+WHERE run_id = $1 AND name = $2 AND iteration = $3 AND fence = $4 AND worker = $5;

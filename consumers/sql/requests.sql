@@ -3,9 +3,9 @@
 -- The run says whose it is; no row where there is no such run.
 -- name: insert_request
 INSERT INTO milepost.request (id, tenant, service, run_id, what, step, iteration, fence, result, undo, did_not_happen, by,
-    reason, reviewed)
+    reason, reviewed, budget)
 SELECT $1::uuid, r.tenant, r.service, r.id, $3::text, $4::text, $5::text, $6::bigint, $7::jsonb, $8::boolean,
-       $9::boolean, $10::text, $11::text, $12::uuid
+       $9::boolean, $10::text, $11::text, $12::uuid, $13::jsonb
 FROM milepost.run AS r
 WHERE r.id = $2::uuid
 RETURNING id;
@@ -29,7 +29,8 @@ LIMIT $3;
 -- Somebody else's is left alone. As text: SQLAlchemy teaches its connections to decode jsonb, the pool's do not.
 -- name: take_request
 SELECT q.id, q.run_id, q.what, q.step, q.iteration, q.fence, q.result::text AS result, q.undo,
-       q.did_not_happen, q.by, q.reason, q.reviewed, EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run
+       q.did_not_happen, q.budget::text AS budget, q.by, q.reason, q.reviewed,
+       EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run
 FROM milepost.request AS q
 WHERE q.id = $1 AND q.state = 'OPEN'
 FOR UPDATE SKIP LOCKED;
@@ -45,7 +46,8 @@ WITH answered AS (
     INSERT INTO milepost.audit (id, at, tenant, actor, act, run_id, step, reason, before, after, evidence)
     SELECT a.id, a.answered_at, a.tenant, a.by, 'run.' || a.what, a.run_id, a.step, a.reason, $4::jsonb, $5::jsonb,
            jsonb_strip_nulls(jsonb_build_object('iteration', nullif(a.iteration, ''), 'undo', a.undo,
-                                                'did_not_happen', nullif(a.did_not_happen, false)))
+                                                'did_not_happen', nullif(a.did_not_happen, false),
+                                                'budget', a.budget))
     FROM answered AS a
     WHERE a.state = 'ACCEPTED'
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import secrets
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ from milepost import Milepost, RunRef, Saga
 from tests.support.apps import queues_service
 from tests.support.engine import settings_for
 from tests.support.outbox import arrived
-from tests.support.process import Served
+from tests.support.process import ROOT, Served
 from tests.support.waiting import until
 
 
@@ -29,7 +33,7 @@ class Shop:
     pool: asyncpg.Pool[Any]
 
     def __post_init__(self) -> None:
-        sagas = [queues_service.job, queues_service.report, queues_service.payment]
+        sagas = queues_service.service.sagas
         self.service = Milepost(self.prefix, sagas=sagas, settings=settings_for(self.url))
 
     def env(self, **more: object) -> dict[str, str]:
@@ -95,6 +99,43 @@ class Shop:
         times = [row["at"] for row in rows]
         for first, after in zip(times, times[queues_service.CALLS :], strict=False):
             assert after - first >= queues_service.PER - timedelta(seconds=0.5), times
+
+    async def stands(self, run: RunRef, state: str) -> str:
+        """Wait until a run is in a state; returns the message of its youngest row that has one."""
+
+        async def there() -> bool:
+            return bool(
+                await self.pool.fetchval("SELECT state FROM milepost.run WHERE id = $1", run.id) == state
+            )
+
+        await until(there, within=60, what=f"{run} {state}")
+        query = "SELECT message FROM milepost.step WHERE run_id = $1 AND code = 'BUDGET_EXCEEDED'"
+        return str(await self.pool.fetchval(query, run.id))
+
+    async def spent(self, run: RunRef, step: str) -> dict[str, str]:
+        """Return what the tries of a step have spent, without the time."""
+        found = await self.pool.fetchval(
+            "SELECT (spent - 'runtime')::text FROM milepost.step WHERE run_id = $1 AND name = $2",
+            run.id,
+            step,
+        )
+        amounts: dict[str, str] = json.loads(found)
+        return amounts
+
+    async def milepost(self, *words: str) -> tuple[int, str]:
+        """Run a command line as a person does, without the application."""
+        env = {name: value for name, value in {**os.environ, **self.env()}.items() if name != "MILEPOST_APP"}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "milepost.console.main", "--as", "ann", *words),
+            env=env,
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode()
 
     async def ran_in(self, like: str, *processes: Served) -> None:
         """Assert in which processes effects of runs took place."""

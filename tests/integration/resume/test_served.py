@@ -74,6 +74,7 @@ async def test_a_run_goes_on_only_from_what_it_rests_on(
             said = await ask(ann, "gone")
             assert said.status == 3 and f"RESUME_BLOCKED: {code}" in said.error, said
         assert await code_of(pool, runs["gone"]) == ("MANUAL_REQUIRED", "RESUME_BLOCKED")
+        await manifest_of(ann, place)
         overridden = await ask(ann, "gone", "--reviewed")
         assert overridden.status == 3 and "MP638" in overridden.error
         file.write_bytes(kept)
@@ -150,6 +151,24 @@ async def test_a_worker_that_dies_while_it_looks_is_followed_by_another(
         await until(lambda: pool.fetchval(query, run), within=60, what="the end")
         row = await pool.fetchrow("SELECT state, fence FROM milepost.resume_check")
         assert row is not None and (row["state"], row["fence"]) == ("PASSED", 2)
+
+
+async def manifest_of(ann: Person, place: str) -> None:
+    """Look at the manifest of a run that is held back, as a program and as a person."""
+    (shown,) = (await ann("runs", "show", "job/gone", "--manifest")).lines
+    found = shown["manifest"]
+    (done,) = found["done"]
+    assert (done["step"], done["state"], done["artifacts"][0]["location"]) == ("write", "SUCCEEDED", place)
+    assert [(step["step"], step["state"]) for step in found["next"]] == [("send", "MANUAL_REQUIRED")]
+    on = found["rests_on"]
+    assert on["parts"] == {"task": "gone", "prompt": "1"} and len(on["fingerprint"]) == 64
+    assert [made["location"] for made in on["artifacts"]] == [place] and len(on["input_sha256"]) == 64
+    assert [block["code"] for block in found["blocks"]] == ["TOLD_TO", "RESUME_BLOCKED, ARTIFACT_MISSING"]
+    text = "\n".join(
+        line["text"] for line in (await ann("runs", "show", "job/gone", "--manifest", json_lines=False)).lines
+    )
+    for words in ("done", "write  SUCCEEDED", "made text.md (4 B", "rests on", 'prompt "1"', "in the way"):
+        assert words in text, text
 
 
 async def code_of(pool: asyncpg.Pool[Any], run: Any) -> tuple[str, str | None]:

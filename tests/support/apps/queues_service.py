@@ -7,15 +7,17 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from decimal import Decimal
 
 import asyncpg
 import httpx
-from milepost import Context, Milepost, Priority, Repeat, Retry, Saga, Settings
+from milepost import Budget, Context, Milepost, Priority, Repeat, Retry, Saga, Settings
 from pydantic import BaseModel
 
 PREFIX = os.environ.get("QUEUES_PREFIX", "queues")
 #: What the bank allows.
 CALLS, PER = 5, timedelta(seconds=3)
+HOUR = timedelta(hours=1)
 EFFECTS = """
 CREATE TABLE effect (
     id bigserial PRIMARY KEY,
@@ -110,6 +112,39 @@ async def pay(ctx: Context[Job]) -> None:
 
 payment.flow(pay)
 
-service = Milepost(PREFIX, sagas=[job, report, payment])
+agent = Saga("agent", version=1, input=Job, key=lambda j: j.name, budget=Budget(tokens=1000, runtime=HOUR))
+
+
+@agent.step(repeat=Repeat.SAFE)
+async def think(ctx: Context[Job]) -> None:
+    world = ctx.use(World)
+    await world.act(ctx.input.name, f"think with {ctx.budget.tokens}")
+    for part in range(4):
+        ctx.spend(tokens=300, cost=Decimal("0.10"), tool_calls=1)
+        await ctx.heartbeat()
+        await world.act(ctx.input.name, "spent")
+        while ctx.input.held and ctx.attempt == 1 and part == 1:
+            await asyncio.sleep(0.05)
+
+
+@agent.step(repeat=Repeat.SAFE)
+async def write(ctx: Context[Job]) -> None:
+    await ctx.use(World).act(ctx.input.name, "write")
+
+
+agent.flow(think, write)
+
+slow = Saga("slow", version=1, input=Job, key=lambda j: j.name)
+
+
+@slow.step(repeat=Repeat.SAFE, budget=Budget(runtime=timedelta(seconds=1)))
+async def dawdle(ctx: Context[Job]) -> None:
+    await ctx.use(World).act(ctx.input.name, "dawdle")
+    await asyncio.sleep(20)
+
+
+slow.flow(dawdle)
+
+service = Milepost(PREFIX, sagas=[job, report, payment, agent, slow])
 service.limit("bank", calls=CALLS, per=PER)
 service.provide(World, World.opened)

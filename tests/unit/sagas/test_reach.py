@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from milepost import Budget
 from milepost.sagas import transitions
 from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
@@ -85,6 +86,11 @@ def _unusual() -> Iterator[tuple[str, Definition]]:
     saga = new_saga()
     add_step(saga, "it", Repeat.NEVER, undo=True, retry=Retry(attempts=1))
     yield "never-alone", flow(saga)
+    saga = new_saga()
+    saga.budget = Budget(steps=1)
+    add_step(saga, "it", retry=Retry(attempts=1))
+    add_step(saga, "after", retry=Retry(attempts=1))
+    yield "budget", flow(saga)
     saga = new_saga()
     saga.wait("it", Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=Then.COMPENSATE)
     yield "wait-first", flow(saga)
