@@ -69,9 +69,20 @@ def runs(definition: Definition, row: Step) -> Iterator[Run]:
         finish_no=1,
         finished_at=NOW,
     )
+    # A run is RUNNING and not WAITING while something goes on beside a wait.
+    beside = replace(
+        before,
+        state=StepState.RUNNING,
+        result=None,
+        finish_no=None,
+        finished_at=None,
+        wake_at=NOW,
+        worker=WORKER,
+    )
     for state in RunState:
         final = state in FINAL_RUN_STATES
-        steps = (before, row) if definition.node("before") is not None and row.undo_of != "before" else (row,)
+        other = beside if state is RunState.RUNNING and row.kind is StepKind.WAIT else before
+        steps = (other, row) if definition.node("before") is not None and row.undo_of != "before" else (row,)
         yield replace(
             new_run(definition),
             state=state,
