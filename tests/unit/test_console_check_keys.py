@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_console_main import Captured, milepost
+from tests.support.console_here import Captured, milepost
 
 __all__ = ["milepost"]
 

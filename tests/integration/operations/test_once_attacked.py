@@ -14,9 +14,9 @@ from milepost.inbox.operation_model import Ending
 from milepost.inbox.operations import Hold, Operations
 from milepost.streams.database import Database
 
-from tests.integration.operations.test_once import House
 from tests.support.bank import Bank, Receipt, Refund
 from tests.support.engine import settings_for
+from tests.support.once_house import House
 
 
 @pytest.fixture

@@ -69,11 +69,20 @@ def runs(definition: Definition, row: Step) -> Iterator[Run]:
         finish_no=1,
         finished_at=NOW,
     )
+    # A run is RUNNING and not WAITING while something goes on beside a wait.
+    beside = replace(
+        before,
+        state=StepState.RUNNING,
+        result=None,
+        finish_no=None,
+        finished_at=None,
+        wake_at=NOW,
+        worker=WORKER,
+    )
     for state in RunState:
         final = state in FINAL_RUN_STATES
-        steps = (before, row) if definition.node("before") is not None and row.undo_of != "before" else (row,)
-        if state is RunState.RUNNING and row.kind is StepKind.WAIT and not row.finished_at and row.wake_at:
-            continue  # it would be WAITING: its only live row is
+        other = beside if state is RunState.RUNNING and row.kind is StepKind.WAIT else before
+        steps = (other, row) if definition.node("before") is not None and row.undo_of != "before" else (row,)
         yield replace(
             new_run(definition),
             state=state,
