@@ -32,7 +32,8 @@ SELECT EXISTS (SELECT FROM milepost.kit_state WHERE run_id = $1 AND step = $2 AN
     OR EXISTS (SELECT FROM milepost.history WHERE run_id = $1 AND step = $2 AND event = ANY ($4::text[]));
 
 -- name: step_result
-SELECT state, result::text AS result FROM milepost.step WHERE run_id = $1 AND name = $2 AND iteration = '';
+SELECT state, result::text AS result FROM milepost.step WHERE run_id = $1 AND name = $2
+ORDER BY state = 'SUCCEEDED' DESC, string_to_array(iteration, '.')::integer[] DESC LIMIT 1;
 
 -- name: next_due
 SELECT min(due.wake_at)
