@@ -77,6 +77,15 @@ async def standings(env: Mapping[str, str], key: str = "") -> list[Standing]:
     return [standing(json.loads(line)) for line in text.splitlines()]
 
 
+async def held_step(env: Mapping[str, str], key: str) -> str:
+    """Return the step of a report that waits for a person, as `milepost runs retry` takes it; '' for none."""
+    for line in (await milepost(env, "worklist", "--json")).splitlines():
+        entry = json.loads(line)
+        if entry["run"] == f"report/{key}" and entry["step"]:
+            return f"{entry['step']}#{entry['iteration']}" if entry["iteration"] else str(entry["step"])
+    return ""
+
+
 def table(found: Iterable[Standing]) -> Table:
     """Draw reports for people."""
     drawn = Table("report", "stands at", "step", "reason", box=None, pad_edge=False)

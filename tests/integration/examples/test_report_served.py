@@ -74,7 +74,7 @@ def test_resume_goes_on_where_a_person_was_asked(stage: Stage) -> None:
     assert stage.book("model", "chat") == ["invents"] * 3
     code, said = stage.report("resume")
     assert code == 1, said
-    assert "writing: retry accepted" in said
+    assert "writing#3: retry accepted" in said
     assert "NEEDS A PERSON at publish: HTTP_401" in said
     assert stage.book("pages", "page") == []
     code, said = stage.report("resume", REPORT_PAGES_TOKEN="renewed")
