@@ -239,6 +239,8 @@ class Kit:
     async def result(self, run: RunRef, node: Node[I, R]) -> R:
         """Return the result of a step that has succeeded, or the event that satisfied a wait.
 
+        Of a step in a loop it is that of the latest round that has one.
+
         Raises:
             NotReached: It has none; shows the run's timeline.
             UsageError: MP350 and MP355 as `until_step`.

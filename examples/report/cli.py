@@ -73,8 +73,9 @@ def _environment(console: Console, folder: Path) -> dict[str, str]:
     This process gets it too, since it starts runs by itself.
     """
     stack = up(say=lambda line: console.print(Text(line, style="dim")))
+    artifacts = os.environ.get("MILEPOST_ARTIFACTS", f"file://{folder / 'artifacts'}")
     app = {"MILEPOST_APP": "milepost.examples.report.service:service", "REPORT_FOLDER": str(folder)}
-    os.environ.update({**stack.env(), **app})
+    os.environ.update({**stack.env(), **app, "MILEPOST_ARTIFACTS": artifacts})
     return dict(os.environ)
 
 

@@ -6,6 +6,7 @@ import hashlib
 from datetime import date
 from pathlib import Path
 
+from milepost import Artifact
 from pydantic import BaseModel, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -99,15 +100,25 @@ class Brief(BaseModel):
 
 
 class Draft(BaseModel):
-    """An answer of the model, and what is wrong with it.
+    """An answer of the model; its text is an artifact.
 
     Attributes:
-        tries: How many answers it took, this one included.
+        tries: How many answers there are by now.
+    """
+
+    answer: Artifact
+    model: str
+    tries: int
+
+
+class Checked(BaseModel):
+    """What is wrong with an answer.
+
+    Attributes:
+        tries: How many answers there are by now.
         problems: Empty for a report that may be published.
     """
 
-    text: str
-    model: str
     tries: int
     problems: list[str] = Field(default_factory=list)
 

@@ -1,17 +1,16 @@
-"""A daily report as a saga: collect, build, write (and write anew), save, publish, record."""
+"""A daily report as a saga: collect, build, write and check (and anew), save, publish, record."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 from typing import TypeAlias
 
-from milepost import Absent, Context, Found, Probe, Refused, Repeat, Retry, Saga, Then, Transaction
+from milepost import Absent, Context, Found, Probe, Repeat, Retry, Saga, Then, Transaction, loop
 
 from . import brief, checks, files, repository
 from .clients import Model, Pages
-from .contracts import Brief, Collected, Config, DailyReport, Draft, Page, Saved
+from .contracts import Brief, Checked, Collected, Config, DailyReport, Draft, Page, Saved
 
 #: How many answers the model may give before a person is asked.
 MOST_TRIES = 3
@@ -39,29 +38,39 @@ async def build(ctx: Ctx) -> Brief:
 
 @report.step(repeat=Repeat.SAFE, retry=PATIENT, attempt_timeout=timedelta(minutes=10))
 async def write(ctx: Ctx) -> Draft:
-    """Have it written."""
-    return await _written(ctx, ctx.result(build).text, tries=1)
+    """Have it written; where the answer before could not be used, with what was wrong."""
+    task, before = ctx.result(build), ctx.result(check, default=None)
+    model = ctx.use(Model)
+    text = await model.write(task.text if before is None else brief.again(task, before.problems))
+    answer = await ctx.artifact("report.md", text.encode(), type="text/markdown")
+    return Draft(answer=answer, model=model.name, tries=1 if before is None else before.tries + 1)
 
 
-@report.step(repeat=Repeat.SAFE, retry=PATIENT, attempt_timeout=timedelta(minutes=10))
-async def write_anew(ctx: Ctx) -> Draft:
-    """Have it written anew, where the first answer cannot be used."""
-    return await _improved(ctx, ctx.result(write))
+@report.step(repeat=Repeat.SAFE)
+async def check(ctx: Ctx) -> Checked:
+    """Look whether it may be published."""
+    draft = ctx.result(write)
+    text = (await ctx.read_artifact(draft.answer)).decode()
+    return Checked(tries=draft.tries, problems=checks.problems(text, ctx.input, ctx.result(collect)))
 
 
-@report.step(repeat=Repeat.SAFE, retry=PATIENT, attempt_timeout=timedelta(minutes=10), on_failure=Then.PERSON)
-async def write_last(ctx: Ctx) -> Draft:
-    """Have it written for the last time, where that is needed; a person is asked when it cannot be used either."""
-    draft = await _improved(ctx, ctx.result(write_anew))
-    if draft.problems:
-        raise Refused("NOT_GOOD_ENOUGH", "; ".join(draft.problems))
-    return draft
+#: A failure of quality, not of a tool: it is not tried again as it is, but written anew, so often and no more.
+writing = loop(
+    write,
+    check,
+    until=lambda view: not view.result(check).problems,
+    at_most=MOST_TRIES,
+    on_failure=Then.PERSON,
+    name="writing",
+)
 
 
 @report.step(repeat=Repeat.SAFE)
 async def save(ctx: Ctx) -> Saved:
     """Keep it as a file."""
-    return await asyncio.to_thread(files.save, _place(ctx, ".md"), ctx.result(write_last).text)
+    text = await ctx.read_artifact(ctx.result(write).answer)
+    place = Config().folder.absolute() / f"{ctx.input.key}.md"
+    return await asyncio.to_thread(files.save, place, text.decode())
 
 
 @report.step(
@@ -92,28 +101,8 @@ async def record(ctx: Ctx, tx: Transaction) -> None:
         saved.sha256,
         ctx.result(publish).url,
         ctx.result(build).sha256,
-        ctx.result(write_last).tries,
+        ctx.result(write).tries,
     )
 
 
-report.flow(collect, build, write, write_anew, write_last, save, publish, record)
-
-
-async def _written(ctx: Ctx, task: str, *, tries: int) -> Draft:
-    """Ask the model, look at its answer, and keep it beside the reports, good or bad."""
-    model = ctx.use(Model)
-    text = await model.write(task)
-    await asyncio.to_thread(files.save, _place(ctx, f".try-{tries}.md"), text)
-    found = checks.problems(text, ctx.input, ctx.result(collect))
-    return Draft(text=text, model=model.name, tries=tries, problems=found)
-
-
-async def _improved(ctx: Ctx, draft: Draft) -> Draft:
-    """Return a draft that is good as it is; of another have a better one written."""
-    if not draft.problems:
-        return draft
-    return await _written(ctx, brief.again(ctx.result(build), draft.problems), tries=draft.tries + 1)
-
-
-def _place(ctx: Ctx, ending: str) -> Path:
-    return Config().folder.absolute() / f"{ctx.input.key}{ending}"
+report.flow(collect, build, writing, save, publish, record)

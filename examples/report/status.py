@@ -17,8 +17,8 @@ _WORDS: Mapping[str, str] = {
     "collect": "COLLECTING",
     "build": "COLLECTING",
     "write": "WRITING",
-    "write_anew": "WRITING",
-    "write_last": "WRITING",
+    "check": "WRITING",
+    "writing": "WRITING",
     "save": "SAVING",
     "publish": "PUBLISHING",
     "record": "PUBLISHING",
@@ -75,6 +75,15 @@ async def standings(env: Mapping[str, str], key: str = "") -> list[Standing]:
     only = ("--key", key) if key else ()
     text = await milepost(env, "runs", "list", "--saga", "report", *only, "--limit", "1000", "--json")
     return [standing(json.loads(line)) for line in text.splitlines()]
+
+
+async def held_step(env: Mapping[str, str], key: str) -> str:
+    """Return the step of a report that waits for a person, as `milepost runs retry` takes it; '' for none."""
+    for line in (await milepost(env, "worklist", "--json")).splitlines():
+        entry = json.loads(line)
+        if entry["run"] == f"report/{key}" and entry["step"]:
+            return f"{entry['step']}#{entry['iteration']}" if entry["iteration"] else str(entry["step"])
+    return ""
 
 
 def table(found: Iterable[Standing]) -> Table:

@@ -14,7 +14,7 @@ from ..stage.processes import DemoFailed, Fleet, milepost
 from .contracts import DailyReport
 from .saga import report
 from .service import TABLE, service
-from .status import Standing, standings
+from .status import Standing, held_step, standings
 
 #: Pause between two looks at the service's own table, and at the run, in seconds; the latter starts a process.
 _LOOK, _LOOK_CLOSER = 0.2, 3.0
@@ -48,7 +48,7 @@ async def resume(console: Console, env: Mapping[str, str], folder: Path, wanted:
     if not found:
         console.print(f"there is no report {wanted.key}; `report run` begins it")
         return 1
-    held = found[0].step if found[0].word == "NEEDS A PERSON" else ""
+    held = await held_step(env, wanted.key) if found[0].word == "NEEDS A PERSON" else ""
     return await _worked(console, env, folder, wanted, retry=held)
 
 

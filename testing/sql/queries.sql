@@ -33,7 +33,7 @@ SELECT EXISTS (SELECT FROM milepost.kit_state WHERE run_id = $1 AND step = $2 AN
 
 -- name: step_result
 SELECT state, result::text AS result FROM milepost.step WHERE run_id = $1 AND name = $2
-ORDER BY n DESC LIMIT 1;
+ORDER BY state = 'SUCCEEDED' DESC, string_to_array(iteration, '.')::integer[] DESC LIMIT 1;
 
 -- name: sent_command
 SELECT coalesce(s.undo_of, s.name) AS step, s.iteration, s.attempt, s.kind = 'UNDO' AS undo

@@ -32,6 +32,11 @@ def test_a_kill_between_model_and_page_asks_no_model_again_and_makes_no_second_p
     assert rows(folder / "pages.sqlite", entries.format("call")) == [("503",), ("lost",), ("hold",)]
     ((page,),) = rows(folder / "pages.sqlite", entries.format("page"))
     kept = sorted(path.name for path in (folder / "reports").glob("*.md"))
-    assert kept == [f"{page}.md", *(f"{page}.try-{n}.md" for n in (1, 2, 3))]
+    assert kept == [f"{page}.md"]
+    answers = sorted(
+        (folder / "reports" / "artifacts").rglob("report.md"), key=lambda path: path.stat().st_mtime
+    )
+    assert len(answers) == 3, "each answer of the model is kept"
+    assert answers[-1].read_bytes() == (folder / "reports" / f"{page}.md").read_bytes()
     assert re.search(r"^PUBLISHED https://pages\.example/page-\d+, written in 3 tries", done.stdout, re.M)
     assert "`report resume` goes on after the last finished step" in done.stdout

@@ -279,6 +279,8 @@ def _made(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     if schema.get("type") == "object":
         parts = schema.get("properties", {})
         return {name: _made(parts[name], known) for name in schema.get("required", [])}
+    if schema.get("pattern") == "^[0-9a-f]{64}$":
+        return "0" * 64  # a SHA-256
     if schema.get("type") == "string":
         return _TEXTS.get(schema.get("format", ""), "x" * max(1, schema.get("minLength", 1)))
     return schema.get("minimum", _PLAIN.get(schema.get("type", "null")))

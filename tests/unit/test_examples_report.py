@@ -228,13 +228,13 @@ def test_blocks_of_a_page() -> None:
     [
         ("PENDING", None, None, "QUEUED"),
         ("RUNNING", "collect", "RUNNING", "COLLECTING"),
-        ("RUNNING", "write_anew", "RUNNING", "WRITING"),
+        ("RUNNING", "check", "RUNNING", "WRITING"),
         ("RUNNING", "save", "PENDING", "SAVING"),
         ("RUNNING", "publish", "RETRY_PENDING", "PUBLISHING"),
         ("RUNNING", "publish", "UNKNOWN", "CHECKING"),
         ("SUCCEEDED", None, None, "PUBLISHED"),
         ("FAILED", "collect", "FAILED", "FAILED"),
-        ("MANUAL_REQUIRED", "write_last", "MANUAL_REQUIRED", "NEEDS A PERSON"),
+        ("MANUAL_REQUIRED", "writing", "MANUAL_REQUIRED", "NEEDS A PERSON"),
     ],
 )
 def test_states_in_the_words_of_the_house(

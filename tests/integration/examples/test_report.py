@@ -12,9 +12,9 @@ import pytest
 from milepost import RunState, StepState, Transaction
 from milepost.examples.report import cli, demo
 from milepost.examples.report.clients import Model, Pages
-from milepost.examples.report.contracts import DailyReport, Page
+from milepost.examples.report.contracts import Checked, DailyReport, Page
 from milepost.examples.report.model_server import written
-from milepost.examples.report.saga import publish, record, report, save, write, write_anew, write_last
+from milepost.examples.report.saga import check, publish, record, report, save, write, writing
 from milepost.examples.report.service import TABLE, service
 from milepost.testing import Kit, open_kit
 
@@ -84,26 +84,24 @@ async def test_a_good_answer_is_asked_for_once_and_kept(world: World, tmp_path: 
     assert len(world.model.asked) == 1
     saved = await world.kit.result(run, save)
     assert world.pages.made == [Path(saved.path).read_text()]
-    kept = sorted(path.name for path in (tmp_path / "reports").iterdir())
-    assert kept == [f"{world.wanted.key}.md", f"{world.wanted.key}.try-1.md"]
+    assert [path.name for path in (tmp_path / "reports").iterdir()] == [f"{world.wanted.key}.md"]
 
 
-async def test_bad_answers_are_told_what_was_wrong_and_every_try_is_a_checkpoint(world: World) -> None:
+async def test_bad_answers_are_told_what_was_wrong(world: World) -> None:
     world.model.script = ["incomplete", "invents"]
     run = await world.kit.start(report, world.wanted)
     await world.kit.until(run, RunState.SUCCEEDED)
     assert len(world.model.asked) == 3
     assert "`## Numbers` is there 0 times" in world.model.asked[1]
     assert "there is no commit `0badc0de01`" in world.model.asked[2]
-    results = [await world.kit.result(run, step) for step in (write, write_anew, write_last)]
-    assert [(draft.tries, bool(draft.problems)) for draft in results] == [(1, True), (2, True), (3, False)]
+    assert await world.kit.result(run, check) == Checked(tries=3, problems=[])
 
 
 async def test_after_three_bad_answers_a_person_is_asked_and_nothing_is_published(world: World) -> None:
     world.model.script = ["invents"] * 9
     run = await world.kit.start(report, world.wanted)
     await world.kit.until(run, RunState.MANUAL_REQUIRED)
-    await world.kit.until_step(run, write_last, StepState.MANUAL_REQUIRED)
+    await world.kit.until_step(run, writing, StepState.MANUAL_REQUIRED)
     assert len(world.model.asked) == 3
     assert world.pages.made == []
 

@@ -42,7 +42,7 @@ class Stage:
 @pytest.fixture
 def stage(database_url: str, kafka: str, topic_prefix: str, tmp_path: Path) -> Iterator[Stage]:
     port = ports(("model", "pages"))
-    fleet = Fleet(tmp_path, {"PAGES_TOKEN": "renewed"})
+    fleet = Fleet(tmp_path, {"PAGES_TOKEN": "renewed", "MODEL_SCRIPT": ",".join(["invents"] * 3)})
     for name, app, path in (("model", "model_server", "/api/version"), ("pages", "page_server", "/calls")):
         ledger = {"COMPANY_LEDGER": str(tmp_path / f"{name}.sqlite")}
         fleet.add_web(name, f"milepost.examples.report.{app}:api", port[name], path=path, env=ledger)
@@ -67,9 +67,14 @@ def stage(database_url: str, kafka: str, topic_prefix: str, tmp_path: Path) -> I
         fleet.stop()
 
 
-def test_resume_has_a_refused_step_tried_once_more_without_asking_the_model_again(stage: Stage) -> None:
+def test_resume_goes_on_where_a_person_was_asked(stage: Stage) -> None:
     code, said = stage.report("run")
     assert code == 1, said
+    assert "NEEDS A PERSON at writing: LOOP_EXHAUSTED" in said
+    assert stage.book("model", "chat") == ["invents"] * 3
+    code, said = stage.report("resume")
+    assert code == 1, said
+    assert "writing#3: retry accepted" in said
     assert "NEEDS A PERSON at publish: HTTP_401" in said
     assert stage.book("pages", "page") == []
     code, said = stage.report("resume", REPORT_PAGES_TOKEN="renewed")
@@ -77,4 +82,4 @@ def test_resume_has_a_refused_step_tried_once_more_without_asking_the_model_agai
     assert "publish: retry accepted" in said
     assert "PUBLISHED https://pages.example/" in said
     assert len(stage.book("pages", "page")) == 1
-    assert stage.book("model", "chat") == ["good"]
+    assert stage.book("model", "chat") == [*["invents"] * 3, "good"], "a page that fails asks no model again"

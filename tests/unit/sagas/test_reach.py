@@ -138,7 +138,7 @@ def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...], per
             waiting.append((run, age + 1))
         late = set()
         for fact, variant, now in _happenings(definition, run, ages[age], persons):
-            kind = (type(fact), getattr(fact, "step", None), id(variant), now)
+            kind = (type(fact), getattr(fact, "step", None), getattr(fact, "iteration", ""), id(variant), now)
             if kind in late:
                 continue
             decision = decide(definition, variant, fact, now, dice=0.5, limits=LIMITS)
