@@ -23,17 +23,17 @@ def nested() -> Iterator[tuple[str, Definition]]:
     yield "wait-and-plain", _beside(_wait(Then.CANCEL), _plain)
     yield "lost-wait", _beside(_wait(Then.COMPENSATE), _plain)
     yield "no-undo", _beside(_failing, _plain)
-    yield "optional", _of(lambda saga: (optional(_plain(saga, "it")), _wait(Then.CONTINUE)(saga, "w")))
+    yield "optional", _of(lambda saga: (optional(_failing(saga, "it")), _wait(Then.CONTINUE)(saga, "w")))
     yield "at-least", _of(lambda saga: (at_least(1, _never(saga, "it"), _plain(saga, "other")),))
     yield "choice", _of(lambda saga: (when(_raises, _plain(saga, "it")),))
     yield "way-past", _of(lambda saga: (when(_no, _plain(saga, "it")),))
     yield "loop", _of(lambda saga: (loop(_plain(saga, "it"), until=_no, at_most=1),))
-    yield "choice-last", _of(lambda saga: (optional(_plain(saga, "it")), when(_no, _plain(saga, "other"))))
+    yield "choice-last", _of(lambda saga: (optional(_failing(saga, "it")), when(_no, _plain(saga, "other"))))
     yield (
         "choice-told",
         _of(lambda saga: (_wait(Then.CONTINUE)(saga, "it"), when(_no, _plain(saga, "other")))),
     )
-    yield "loop-lost", _of(lambda saga: (loop(optional(_plain(saga, "it")), until=_no, at_most=1),))
+    yield "loop-lost", _of(lambda saga: (loop(optional(_failing(saga, "it")), until=_no, at_most=1),))
     yield "loop-told", _of(lambda saga: (loop(_wait(Then.PERSON)(saga, "it"), until=_no, at_most=1),))
     yield "timer", _of(lambda saga: (all_of(saga.timer("it", HOUR), _plain(saga, "other")),))
     yield "timer-wrong", _of(lambda saga: (_plain(saga, "before"), saga.timer("it", _raises)))
@@ -84,7 +84,7 @@ def _sent(saga: Any, repeat: Repeat, send: Any = None, *, undo: bool = False) ->
 
         async def cancel(ctx: Any, done: Any) -> None: ...
 
-        command.undo(retry=ONCE)(cancel)
+        command.undo(retry=Retry(attempts=2, within=None))(cancel)
     if repeat is Repeat.ASK_FIRST:
         command.probe(settle=timedelta(0))(_ask)
 
