@@ -36,9 +36,9 @@ FAULTS = ("fatal", "retry", "lost", "unknown", "timeout")
 
 def examples() -> Iterator[Definition]:
     """Return the definitions of the examples."""
-    from examples.notify.saga import notification
-    from examples.report.saga import report
-    from examples.shop.saga import order
+    from milepost.examples.notify.saga import notification
+    from milepost.examples.report.saga import report
+    from milepost.examples.shop.saga import order
 
     for saga in (order, notification, report):
         yield saga.definition
