@@ -8,6 +8,7 @@ from typing import Final
 
 from ..schemas.states import StepKind
 from .drawing import END, START, Box, Drawing, Group, Part, Tone, boxes_of, edges_of
+from .standing import WAITING_KINDS
 
 #: Fill, border and text of each tone; readable on light and dark paper, since each sets all three.
 LOOKS: Final[Mapping[Tone, str]] = {
@@ -22,9 +23,8 @@ LOOKS: Final[Mapping[Tone, str]] = {
 }
 _SHAPES: Final[Mapping[StepKind, tuple[str, str]]] = {
     StepKind.TX: ("[[", "]]"),
-    StepKind.WAIT: ("{{", "}}"),
     StepKind.UNDO: ("(", ")"),
-}
+} | dict.fromkeys(WAITING_KINDS, ("{{", "}}"))
 #: What could mean something to mermaid, Markdown or HTML; an underscore within a word does not.
 _MEANT = re.compile(r"[^A-Za-z0-9 ,:./()_-]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _EVEN_SO = re.compile(r"\$(?=\$)|:(?=fa-)|\\(?=n)")

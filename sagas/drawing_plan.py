@@ -102,8 +102,27 @@ def _group(part: tree.Part, boxes: Mapping[str, Box]) -> Part:
 def _box(node: Node, queue: str, usual: Then) -> Box:
     """Draw a node; what is as everywhere in its saga is left out."""
     undo = None if node.undo is None else _undo_box(node.undo, node.name)
-    facts = _wait_facts(node) if node.wait is not None else _step_facts(node, queue, usual)
+    facts = _waiting_facts(node, usual) or _step_facts(node, queue, usual)
     return Box(name=node.name, kind=node.kind, facts=facts, undo=undo, data=_data(node))
+
+
+def _waiting_facts(node: Node, usual: Then) -> tuple[str, ...]:
+    """Say what a node waits for that holds no worker; () for others."""
+    if node.wait is not None:
+        return _wait_facts(node)
+    if node.due is not None:
+        return (length(node.due) if isinstance(node.due, timedelta) else "until an instant",)
+    if node.command is not None:
+        facts = [
+            node.repeat.name,
+            f"replied with {node.command.reply.milepost_spec.type}",
+            f"sent up to {node.retry.attempts}x, {length(node.command.timeout)} each",
+        ]
+        facts += ["probe"] if node.probe is not None else []
+        facts += ["irreversible"] if node.irreversible else []
+        facts += [f"on failure {node.on_failure.name}"] if node.on_failure is not usual else []
+        return tuple(facts)
+    return ()
 
 
 def _wait_facts(node: Node) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ..schemas.states import StepKind
 from .drawing import END, START, Box, Drawing, Tone, boxes_of, edges_of
 from .drawing_layout import LINE, MARGIN, PAD, Frame, Label, Layout, PlacedBox, Wire, lay_out
 from .drawing_plan import run_tone
+from .standing import WAITING_KINDS
 
 #: By tone: fill, border and text on light paper, then on dark. Text on fill has a contrast of 4.5 or more (WCAG 1.4.3).
 COLOURS: Final[Mapping[Tone, tuple[str, str, str, str, str, str]]] = {
@@ -103,7 +104,8 @@ def _told(drawing: Drawing) -> str:
 
 
 def _described(box: Box) -> str:
-    kind = {StepKind.WAIT: "Wait", StepKind.UNDO: f"Undo of {box.data.get('undo_of', 'a step')}:"}
+    kind = {StepKind.UNDO: f"Undo of {box.data.get('undo_of', 'a step')}:"}
+    kind |= {waiting: waiting.value.capitalize() for waiting in WAITING_KINDS}
     now = ("the run is here",) if box.current else ()
     return f"{kind.get(box.kind, 'Step')} {', '.join((box.name, *now, *box.status, *box.facts))}"
 
@@ -166,7 +168,7 @@ def _box(placed: PlacedBox) -> str:
 
 def _outline(placed: PlacedBox) -> str:
     x, y, wide, high = placed.x, placed.y, placed.width, placed.height
-    if placed.box.kind is StepKind.WAIT:
+    if placed.box.kind in WAITING_KINDS:
         middle = y + high / 2
         points = [
             *((x, y), (x + wide, y), (x + wide + _POINT, middle)),
