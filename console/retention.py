@@ -9,6 +9,7 @@ from typing import Any
 
 from ..consumers.ageing import OWNED, PARTITIONED
 from ..consumers.ageing import Sql as AgeingSql
+from ..consumers.clearing import CLEARED
 from ..consumers.memory import shorter_than_runs, written
 from ..consumers.retention import POLICIES, Kind
 from ..schemas.errors import MilepostError
@@ -39,6 +40,7 @@ class Sql(Queries, file="retention.sql"):
     count_runs: str
     count_requests: str
     count_reconciliations: str
+    count_artifacts: str
 
 
 COUNTS: Mapping[Kind, str] = {
@@ -52,6 +54,7 @@ COUNTS: Mapping[Kind, str] = {
     "runs": Sql.count_runs,
     "requests": Sql.count_requests,
     "reconciliations": Sql.count_reconciliations,
+    "artifacts": Sql.count_artifacts,
 }
 
 
@@ -122,7 +125,7 @@ async def lines_of(store: Store, settings: Settings) -> Sequence[Line]:
     """Return a line per kind."""
     walks = {row["kind"]: row for row in await store.fetch(Sql.walks)}
     lines: list[Line] = []
-    for kind, policy in {**POLICIES, **OWNED}.items():
+    for kind, policy in {**POLICIES, **OWNED, **CLEARED}.items():
         keep = policy.keep(settings)
         bound = (await store.fetchrow(Sql.bound, keep))[0]
         due = (await store.fetchrow(COUNTS[kind], bound, MOST))[0]

@@ -25,6 +25,7 @@ from .ageing import Ageing
 from .artifacts import keeping_of
 from .calls import Tools
 from .carrying import Carrier
+from .clearing import Clearing
 from .clients import Clients, Crew
 from .dead_topic import dead_topics, reporter
 from .engine import Engine, changes_of
@@ -132,7 +133,9 @@ class Assembly:
         ]
 
     def _upkeep(self) -> list[Role]:
-        return [part(self.database, clock=self.service.clock) for part in (Upkeep, Retention, Ageing)]
+        return [
+            part(self.database, clock=self.service.clock) for part in (Upkeep, Retention, Ageing, Clearing)
+        ]
 
     def _waker(self) -> list[Role]:
         settings = self.service.settings

@@ -41,6 +41,7 @@ Kind: TypeAlias = Literal[
     "runs",
     "requests",
     "reconciliations",
+    "artifacts",
     "history",
     "audit",
 ]
@@ -77,6 +78,7 @@ class Sql(Queries, file="retention.sql"):
     purge_replays: str
     purge_participants: str
     purge_runs: str
+    clear_artifacts: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class Settings(BaseSettings):
         keep_participants: How long a participant remembers what it did for a command; longer than any requester may ask
             again or undo.
         keep_runs: How long a run's details are kept after its end; its key and outcome stay.
+        keep_artifacts: How long an artifact is kept after it was made, object and row; one of a live run stays.
         keep_requests: How long an answered request of a person is kept; at least as long as its run.
         keep_history: How long history and reconciliations are kept, history by the month; at least as long as its run.
         keep_audit: How long the audit is kept, by the month; at least as long as the runs that it tells of.
@@ -145,6 +146,7 @@ class Settings(BaseSettings):
     keep_replays: Duration = timedelta(days=7)
     keep_participants: Duration = timedelta(days=90)
     keep_runs: Duration = timedelta(days=90)
+    keep_artifacts: Duration = timedelta(days=90)
     keep_requests: Duration = timedelta(days=90)
     keep_history: Duration = timedelta(days=90)
     keep_audit: Duration = timedelta(days=400)

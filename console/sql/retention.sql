@@ -63,3 +63,10 @@ SELECT count(*) FROM (
     SELECT FROM milepost.reconciliation AS c
     WHERE c.at < $1 AND NOT EXISTS (SELECT FROM milepost.run AS r WHERE r.id = c.run_id)
     LIMIT $2) AS found;
+
+-- name: count_artifacts
+SELECT count(*) FROM (
+    SELECT FROM milepost.artifact AS a
+    WHERE a.created_at < $1
+      AND NOT EXISTS (SELECT FROM milepost.run AS r WHERE r.id = a.run_id AND r.wake_at IS NOT NULL)
+    LIMIT $2) AS found;

@@ -74,6 +74,16 @@ WHERE (consumer, tenant, run, step, direction)
       IN (SELECT b.consumer, b.tenant, b.run, b.step, b.direction FROM milepost.barrier AS b
           WHERE b.at < $1 ORDER BY b.at LIMIT $2 FOR UPDATE SKIP LOCKED);
 
+-- Of a live run none goes, however old: its steps may still read it. The object goes before this is committed.
+-- name: clear_artifacts
+DELETE FROM milepost.artifact
+WHERE (run_id, step, iteration, name)
+      IN (SELECT a.run_id, a.step, a.iteration, a.name FROM milepost.artifact AS a
+          WHERE a.created_at < $1
+            AND NOT EXISTS (SELECT FROM milepost.run AS r WHERE r.id = a.run_id AND r.wake_at IS NOT NULL)
+          ORDER BY a.created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+RETURNING location;
+
 -- Only what is final has finished_at. Along the index of created_at, since no run ends before it begins. run_key stays.
 -- Arrays, so that the plan does not depend on how many rows the planner thinks there are.
 -- name: purge_runs
