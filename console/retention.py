@@ -125,7 +125,8 @@ async def lines_of(store: Store, settings: Settings) -> Sequence[Line]:
     """Return a line per kind."""
     walks = {row["kind"]: row for row in await store.fetch(Sql.walks)}
     lines: list[Line] = []
-    for kind, policy in {**POLICIES, **OWNED, **CLEARED}.items():
+    cleared = {} if settings.artifacts is None else CLEARED
+    for kind, policy in {**POLICIES, **OWNED, **cleared}.items():
         keep = policy.keep(settings)
         bound = (await store.fetchrow(Sql.bound, keep))[0]
         due = (await store.fetchrow(COUNTS[kind], bound, MOST))[0]

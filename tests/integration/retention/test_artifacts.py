@@ -9,6 +9,8 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from milepost.console.retention import lines_of
+from milepost.console.store import reading
 from milepost.consumers.clearing import Clearing
 from milepost.streams.database import Database
 
@@ -59,6 +61,10 @@ async def test_what_is_old_goes_object_and_row_unless_its_run_is_live(
         await made(connection, tmp_path, live, "in-use", 150),
     ]
     part = clearing(database_url, tmp_path)
+    settings = settings_for(database_url).model_copy(update={"artifacts": tmp_path.as_uri()})
+    async with reading(database_url) as store:
+        (told,) = [line for line in await lines_of(store, settings) if line.kind == "artifacts"]
+    assert told.due == 1, "milepost retention counts what goes"
     await part.tidy(stop())
     assert await rows(connection) == {"young", "in-use"}
     assert not old.exists()
