@@ -122,16 +122,18 @@ def _loop(part: tree.Loop, rows: Rows, path: str) -> Standing:
 
 
 def round_of(part: tree.Loop, rows: Rows, path: str) -> tuple[int, Step | None]:
-    """Return the number of a loop's round that is open or was the last, and its row if it has ended."""
+    """Return the number of a loop's round that is open or was the last, and its row if it has ended.
+
+    A round begins when nothing of the one before is live, so only the last one's rows are looked at.
+    """
     number = 1
-    while True:
-        row = rows.get((part.name, tree.under(path, number)))
-        again = row is not None and row.state is StepState.SUCCEEDED and not row.result["done"]
-        if not again:
-            return number, row
-        if live_in(part.body, rows, tree.under(path, number)):
-            return number, row
-        number += 1
+    row = rows.get((part.name, tree.under(path, number)))
+    while row is not None and (after := rows.get((part.name, tree.under(path, number + 1)))) is not None:
+        number, row = number + 1, after
+    again = row is not None and row.state is StepState.SUCCEEDED and not row.result["done"]
+    if again and not live_in(part.body, rows, tree.under(path, number)):
+        return number + 1, None
+    return number, row
 
 
 def culprit(part: tree.Part, rows: Rows) -> Step | None:
