@@ -1,7 +1,7 @@
 from datetime import timedelta
 from typing import TypeAlias
 
-from milepost import Absent, Context, Found, Probe, Repeat, Retry, Saga, Then, Transaction
+from milepost import Absent, Context, Found, Probe, Repeat, Retry, Saga, Then, Transaction, all_of
 from pydantic import BaseModel
 from sqlalchemy import update
 
@@ -95,4 +95,4 @@ async def close_order(ctx: Ctx, tx: Transaction) -> None:
     await tx.session.execute(update(OrderRow).where(OrderRow.id == ctx.input.order_id).values(state="DONE"))
 
 
-order.flow(reserve_stock, charge_card, invoice, pack, ship, delivered, close_order)
+order.flow(reserve_stock, charge_card, all_of(invoice, pack), ship, delivered, close_order)
