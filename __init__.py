@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .inbox.webhook_model import WebhookRequest
     from .outbox.publish import publish, publish_sync
     from .outbox.send import send
+    from .sagas.approvals import Approval
     from .sagas.context import Context, RunRef, View
     from .sagas.nodes import Node, Probed, Step, Undo, Wait
     from .sagas.saga import Saga
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .schemas.budget import Budget, BudgetExceeded
     from .schemas.codecs import Codec, CodecContext, Coded, Unreadable
     from .schemas.commands import Command
+    from .schemas.decision import Decision
     from .schemas.envelope import Envelope
     from .schemas.errors import (
         ConnectError,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from .schemas.exchange import Exchange
     from .schemas.options import Absent, Failed, Found, InProgress, Probe, Repeat, Retry, Then
     from .schemas.settings import Settings
-    from .schemas.states import Priority, RunState, StepState
+    from .schemas.states import Priority, Risk, RunState, StepState
     from .schemas.transaction import AnyTx, SyncTx, Transaction
     from .schemas.wallclock import wall_clock
 
@@ -55,6 +57,7 @@ __all__ = [
     "Absent",
     "AesGcm",
     "AnyTx",
+    "Approval",
     "Artifact",
     "ArtifactChanged",
     "ArtifactMissing",
@@ -68,6 +71,7 @@ __all__ = [
     "ConnectError",
     "Consumer",
     "Context",
+    "Decision",
     "DefinitionError",
     "Envelope",
     "Event",
@@ -95,6 +99,7 @@ __all__ = [
     "ReplayReport",
     "ReplayedEvent",
     "Retry",
+    "Risk",
     "RunRef",
     "RunState",
     "Saga",
@@ -138,6 +143,7 @@ _HOMES = {
     "AnyTx": "schemas.transaction",
     "Budget": "schemas.budget",
     "BudgetExceeded": "schemas.budget",
+    "Approval": "sagas.approvals",
     "Artifact": "schemas.artifacts",
     "ArtifactChanged": "schemas.artifacts",
     "ArtifactMissing": "schemas.artifacts",
@@ -149,6 +155,7 @@ _HOMES = {
     "ConnectError": "schemas.errors",
     "Consumer": "inbox.consumer",
     "Context": "sagas.context",
+    "Decision": "schemas.decision",
     "DefinitionError": "schemas.errors",
     "Envelope": "schemas.envelope",
     "Event": "schemas.events",
@@ -176,6 +183,7 @@ _HOMES = {
     "ReplayReport": "consumers.replay_run",
     "ReplayedEvent": "inbox.replay",
     "Retry": "schemas.options",
+    "Risk": "schemas.states",
     "RunRef": "sagas.context",
     "RunState": "schemas.states",
     "Saga": "sagas.saga",

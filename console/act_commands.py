@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -201,13 +201,71 @@ def migrate_command(
     asyncio.run(migrate_runs(given(context), saga, to, dry_run=dry_run, reason=reason))
 
 
+Role = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--role", metavar="ROLE", help="A role of whoever acts, may be repeated; else MILEPOST_ROLES."
+    ),
+]
+
+
+def approve_command(
+    context: typer.Context,
+    run: Run,
+    step: Step,
+    *,
+    role: Role = None,
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
+) -> None:
+    """Approve what a step or an undo waits for, as it stands there now."""
+    _answer(context, run, step, what="approve", reason=reason, roles=role, wait=0.0 if no_wait else wait)
+
+
+def reject_command(
+    context: typer.Context,
+    run: Run,
+    step: Step,
+    *,
+    role: Role = None,
+    reason: Reason,
+    wait: Wait = WAIT,
+    no_wait: NoWait = False,
+) -> None:
+    """Reject what a step or an undo waits for; a rejected undo stays in front of a person."""
+    _answer(context, run, step, what="reject", reason=reason, roles=role, wait=0.0 if no_wait else wait)
+
+
+def _answer(
+    context: typer.Context,
+    run: str,
+    step: str,
+    *,
+    what: Literal["approve", "reject"],
+    reason: str,
+    roles: list[str] | None,
+    wait: float,
+) -> None:
+    from .acts import Wish, act
+
+    asked = Wish(what=what, reason=reason, step=step, roles=given(context).roles(roles or []))
+    asyncio.run(act(given(context), run, asked, wait=wait))
+
+
 def worklist_command(
     context: typer.Context,
     *,
     kind: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="Only step, tx, wait, undo, run or version; may be repeated."),
+        typer.Option(
+            metavar="KIND", help="Only step, tx, wait, undo, approval, run or version; may be repeated."
+        ),
     ] = None,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Without approvals that you gave or whose roles you do not have.")
+    ] = False,
+    role: Role = None,
     limit: Annotated[
         int, typer.Option(metavar="N", help="At most so many, the oldest first.", min=1, max=100_000)
     ] = 100,
@@ -215,4 +273,5 @@ def worklist_command(
     """List what waits for a person, the oldest first, and what may be done with it."""
     from .worklist import read_kinds, show_worklist
 
-    asyncio.run(show_worklist(given(context), read_kinds(kind or []), limit=limit))
+    roles = given(context).roles(role or []) if mine else None
+    asyncio.run(show_worklist(given(context), read_kinds(kind or []), limit=limit, mine=roles))

@@ -56,6 +56,7 @@ class Wish:
         budget: For retry, what is granted.
         did_not_happen: The step in doubt did not take effect.
         reviewed: The person has read why the run needs a review, and takes it upon himself.
+        roles: For approve and reject: those that the person claims.
     """
 
     what: ActName
@@ -66,11 +67,17 @@ class Wish:
     did_not_happen: bool = False
     reviewed: bool = False
     budget: Any = None
+    roles: frozenset[str] = frozenset()
 
     @property
     def word(self) -> str:
         """The act as the command is called."""
         return self.what.replace("_", "-")
+
+    @property
+    def command(self) -> str:
+        """The command that asks for it."""
+        return self.word if self.what in {"approve", "reject"} else f"runs {self.word}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +156,22 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
         did_not_happen=wish.did_not_happen,
         reviewed=reviewed[0]["request_id"] if reviewed else None,
         budget=wish.budget,
+        roles=wish.roles,
+        **_seen(row, wish),
     )
     async with changing(given.database_url()) as connection:
         async with connection.transaction(isolation="read_committed"):
-            asked = await ask(on_asyncpg(connection), request, _IDS, f"runs {wish.word}")
+            asked = await ask(on_asyncpg(connection), request, _IDS, wish.command)
         answer = await _answer(connection, asked, wait)
     _tell(given, Asked(run, wish, asked, wait), answer)
+
+
+def _seen(row: Any, wish: Wish) -> dict[str, Any]:
+    """Return which question an approval or rejection is about: the one that stands there now."""
+    if wish.what not in {"approve", "reject"} or row is None or row["asked"] is None:
+        return {}
+    asked = json.loads(row["asked"])
+    return {"generation": asked["generation"], "hash": asked["hash"]}
 
 
 def find_step(run: str, rows: Sequence[Any], label: str) -> Any:
@@ -187,6 +204,8 @@ async def _answer(connection: asyncpg.Connection[Any], asked: UUID, wait: float)
 def _tell(given: Globals, asked: Asked, answer: asyncpg.Record | None) -> None:
     run, wish = asked.run, asked.wish
     outcome = ("open" if asked.wait else "asked") if answer is None else answer["state"].lower()
+    after = None if answer is None or answer["after"] is None else json.loads(answer["after"])
+    counts = {name: after[name] for name in ("approved", "needed") if name in after} if after else {}
     given.out.item(
         run=run.run,
         id=run.id,
@@ -194,9 +213,10 @@ def _tell(given: Globals, asked: Asked, answer: asyncpg.Record | None) -> None:
         act=wish.word,
         outcome=outcome,
         answer=None if answer is None else answer["answer"],
-        after=None if answer is None or answer["after"] is None else json.loads(answer["after"]),
+        after=after,
         request=asked.request,
         audit=None if answer is None else answer["audit"],
+        **counts,
     )
     place = f"{run.run} {wish.step}" if wish.step else run.run
     if answer is None:
@@ -204,7 +224,8 @@ def _tell(given: Globals, asked: Asked, answer: asyncpg.Record | None) -> None:
     elif answer["state"] == "REFUSED":
         raise StateError("MP615", f"{place}: {wish.word} refused: {answer['answer'].rstrip('.')}.")
     else:
-        given.out.say(f"{place}: {wish.word} accepted: {answer['answer']}")
+        head = "" if wish.what in {"approve", "reject"} else f"{wish.word} accepted: "
+        given.out.say(f"{place}: {head}{answer['answer']}")
 
 
 def _open(given: Globals, head: str, asked: Asked) -> None:

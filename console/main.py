@@ -60,6 +60,8 @@ app.add_typer(record_commands.operations, name="operations")
 app.add_typer(contract_commands.commands, name="contracts")
 app.command("replay")(replay_commands.replay_command)
 app.command("worklist")(act_commands.worklist_command)
+app.command("approve")(act_commands.approve_command)
+app.command("reject")(act_commands.reject_command)
 
 
 def version() -> str:

@@ -14,6 +14,8 @@ from ..schemas.errors import UsageError
 from ..schemas.masking import is_url
 from .output import Output
 
+#: Most characters of a role.
+LONGEST_ROLE = 200
 _FLAGS = frozenset({"--json", "--yes"})
 _VALUES = frozenset({"--database", "--app", "--as"})
 
@@ -63,6 +65,25 @@ class Globals:
     def by(self) -> str:
         """Return who acts, for the audit: --as, else MILEPOST_AS, else the user of this machine."""
         return self.acting or os.environ.get("MILEPOST_AS") or getpass.getuser()
+
+    def roles(self, named: Sequence[str]) -> frozenset[str]:
+        """Return the roles that whoever acts claims: --role, else those of MILEPOST_ROLES, comma-separated.
+
+        Nobody checks here that the person has them.
+
+        Raises:
+            UsageError: MP644 for one that is empty or too long.
+        """
+        source = "--role" if named else "MILEPOST_ROLES"
+        found = list(named) or [one for one in os.environ.get("MILEPOST_ROLES", "").split(",") if one.strip()]
+        for role in found:
+            if not role.strip() or len(role) > LONGEST_ROLE:
+                raise UsageError(
+                    "MP644",
+                    f"{source}: {role[:20]!r} is no role. Name one as the approval does, of 1 to {LONGEST_ROLE} "
+                    "characters.",
+                )
+        return frozenset(role.strip() for role in found)
 
     def confirm(self, question: str) -> None:
         """Ask a person before something is changed; --yes answers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,9 @@ from .options import Globals
 from .output import clean, column, span, state_text
 from .store import reading
 
-#: What an entry may be: a step, a transactional step, a wait, an undo, a run without any of them, or a run whose
-#: version no process has.
-KINDS = ("step", "tx", "wait", "undo", "run", "version")
+#: What an entry may be: a step, a transactional step, a wait, an undo, what waits for approval, a run without any of
+#: them, or a run whose version no process has.
+KINDS = ("step", "tx", "wait", "undo", "approval", "run", "version")
 
 
 def read_kinds(texts: Sequence[str]) -> list[str]:
@@ -32,10 +33,17 @@ def read_kinds(texts: Sequence[str]) -> list[str]:
     return found
 
 
-async def show_worklist(given: Globals, kinds: Sequence[str], *, limit: int) -> None:
-    """Print what waits for a person, the oldest first, with the acts that are possible."""
+async def show_worklist(
+    given: Globals, kinds: Sequence[str], *, limit: int, mine: frozenset[str] | None = None
+) -> None:
+    """Print what waits for a person, the oldest first, with the acts that are possible.
+
+    Args:
+        mine: Only what whoever acts may decide with these roles; None for everything.
+    """
+    who = None if mine is None else given.by()
     async with reading(given.database_url()) as store:
-        rows = await store.fetch(Sql.worklist, list(kinds), limit)
+        rows = await store.fetch(Sql.worklist, list(kinds), limit, who, sorted(mine or ()))
     out = given.out
     for row in rows:
         out.item(**_item(row))
@@ -44,25 +52,40 @@ async def show_worklist(given: Globals, kinds: Sequence[str], *, limit: int) -> 
         return
     columns = [column("kind"), column("run"), column("step"), column("state"), column("age", right=True)]
     out.listing(
-        [*columns, column("code"), column("tenant"), column("possible")], [_entry(row) for row in rows]
+        [*columns, column("code"), column("asks"), column("tenant"), column("possible")],
+        [_entry(row) for row in rows],
     )
     if len(rows) == limit:
         out.note(f"the oldest {limit}; --limit shows more")
 
 
-def possible(kind: str, run_state: str, cause: str | None) -> list[str]:
+_ACTS = {
+    "undo": ["retry", "skip", "mark-succeeded"],
+    "run": ["resume"],
+    "version": ["resume"],
+    "asked": ["approve", "reject"],
+}
+
+
+def possible(
+    kind: str, run_state: str, cause: str | None, *, asked: bool = False, undo: bool = False
+) -> list[str]:
     """Return the acts that an entry may be given; the state machine has the last word.
 
     Args:
         kind: One of KINDS.
         run_state: The run's state.
         cause: Why the run had been stopping before; None while it was going forward.
+        asked: It waits for approval.
+        undo: It is an undo.
     """
-    if kind == "version":
-        return ["resume"]
-    if kind == "undo":
-        return ["retry", "skip", "mark-succeeded"]
-    acts = ["resume"] if kind == "run" else ["retry", "skip", "mark-succeeded"]
+    if undo or kind == "undo":
+        return [*_ACTS["asked"], "skip", "mark-succeeded"] if asked else [*_ACTS["undo"]]
+    if asked or kind == "approval":
+        acts = [*_ACTS["asked"]] if asked else ["retry"]
+        acts += ["compensate"] if run_state == "MANUAL_REQUIRED" else []
+        return acts + (["cancel"] if cause is None else [])
+    acts = [*_ACTS.get(kind, ["retry", "skip", "mark-succeeded"])]
     if run_state != "COMPENSATION_FAILED":
         acts.append("compensate")
         acts += ["cancel"] if cause is None else []
@@ -70,7 +93,25 @@ def possible(kind: str, run_state: str, cause: str | None) -> list[str]:
 
 
 def _possible(row: Any) -> list[str]:
-    return possible(row["kind"], row["run_state"], row["cause"])
+    asked, undo = row["question"] is not None, row["undo_of"] is not None
+    return possible(row["kind"], row["run_state"], row["cause"], asked=asked, undo=undo)
+
+
+def _question(row: Any) -> dict[str, Any] | None:
+    """Return what is asked, with how many more have to approve; None where nothing is."""
+    if row["question"] is None:
+        return None
+    asked: dict[str, Any] = json.loads(row["question"])
+    return asked | {"left": asked["needed"] - len(asked["given"])}
+
+
+def _asks(row: Any) -> str:
+    asked = _question(row)
+    if asked is None:
+        return ""
+    until = f", until {row['wake_at']:%Y-%m-%d %H:%MZ}" if row["state"] == "WAITING" else ""
+    roles = f" of {', '.join(asked['roles'])}" if asked["roles"] else ""
+    return f"{asked['risk']}, {asked['left']} more{roles}{until}"
 
 
 def _label(row: Any) -> str:
@@ -90,6 +131,7 @@ def _entry(row: Any) -> Entry:
         state_text(row["state"], doubt),
         Text(span(row["now"] - row["since"])),
         Text(clean(row["code"] or "")),
+        Text(clean(_asks(row))),
         Text(clean(row["tenant"])),
         Text(asked),
     ]
@@ -97,6 +139,7 @@ def _entry(row: Any) -> Entry:
 
 
 def _item(row: Any) -> dict[str, object]:
+    asked = _question(row) or {}
     return {
         "kind": row["kind"],
         "run": f"{row['saga']}/{row['key']}",
@@ -116,4 +159,12 @@ def _item(row: Any) -> dict[str, object]:
         "age": row["now"] - row["since"],
         "possible": _possible(row),
         "asked": row["asked"],
+        "risk": asked.get("risk"),
+        "needed": asked.get("needed"),
+        "left": asked.get("left"),
+        "roles": asked.get("roles"),
+        "generation": asked.get("generation"),
+        "params": asked.get("params"),
+        "approved_by": [one["by"] for one in asked["given"]] if asked else None,
+        "expires": row["wake_at"] if asked and row["state"] == "WAITING" else None,
     }

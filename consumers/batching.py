@@ -43,11 +43,11 @@ def pick(waiting: Iterable[T], busy: Collection[UUID], most: int) -> tuple[list[
 
 
 def is_plain(decision: Decision) -> bool:
-    """Whether a decision is stored by one statement: no wait begins or ends, and nothing happens to a lock.
+    """Whether a decision is stored by one statement: no wait begins or ends, nobody approves, no lock is concerned.
 
-    Those take advisory locks, of which a transaction that changes several runs must not hold any.
+    Waits and locks take advisory locks, of which a transaction that changes several runs must not hold any.
     """
-    return not (decision.opens or decision.closes or decision.lock)
+    return not (decision.opens or decision.closes or decision.lock or decision.said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from .handing import unpark
 from .orchestrator import trace_wait
 from .requests import Sql
 from .resuming import verdict
+from .saying import said
 
 logger = logging.getLogger("milepost")
 
@@ -53,8 +54,8 @@ class Answer:
 
     accepted: bool
     text: str
-    before: Mapping[str, str]
-    after: Mapping[str, str]
+    before: Mapping[str, object]
+    after: Mapping[str, object]
 
 
 class Wish:
@@ -89,6 +90,10 @@ class Wish:
             budget=None if row["budget"] is None else json.loads(row["budget"]),
             iteration=row["iteration"],
             checked=self.checked,
+            generation=row["generation"],
+            hash=row["hash"],
+            roles=frozenset(row["roles"]),
+            asker=row["asker"],
         )
 
 
@@ -217,9 +222,11 @@ class Carrier:
 def answered(row: asyncpg.Record, change: Change) -> Answer:
     """Put in words what became of a request."""
     decision = change.decision
-    if decision.answer != "changed":
+    if decision.answer != "changed" or decision.reason:
         return Answer(False, decision.reason, {}, {})
     after = _states(decision.run, row)
+    if row["what"] in {"approve", "reject"}:
+        return Answer(True, *said(row, decision, _states(change.before.run, row), after))
     text = _cancelled(decision) if row["what"] == "cancel" else _moved(row, after)
     return Answer(True, text, _states(change.before.run, row), after)
 

@@ -31,6 +31,7 @@ from ..schemas.messages import (
     work_topic,
 )
 from . import artifacts, resources, sending
+from .requests import keep_said
 from .resources import Granted
 from .store import Conflict, Loaded, is_empty, load_run, open_waits, store_decision
 
@@ -161,11 +162,13 @@ class Changes:
             return
         rows = self.messages(decision, emitted)
         recorded = made if decision.answer == "changed" else ()
-        several = bool(decision.opens or decision.closes or decision.lock or recorded)
+        several = bool(decision.opens or decision.closes or decision.lock or decision.said or recorded)
         async with _transaction(connection, several):
             await store_decision(connection, before, decision, rows, self.ids)
             if recorded:
                 await artifacts.record(connection, decision.run.tenant, recorded)
+            if decision.said:
+                await keep_said(connection, decision.run, decision.said, self.ids)
             if decision.opens:
                 await open_waits(connection, decision, self._resumes(decision))
             if decision.lock is not None:

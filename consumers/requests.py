@@ -7,12 +7,17 @@ definition, and answers in the row.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
+
+import asyncpg
 
 from ..sagas.definition import text_problem
 from ..sagas.facts import ActName
-from ..sagas.model import Json
+from ..sagas.model import Json, Said
+from ..sagas.model import Run as SagaRun
 from ..schemas.errors import StateError, UsageError
 from ..schemas.ids import Ids
 from ..streams.drivers import Run
@@ -29,6 +34,7 @@ class Sql(Queries, file="requests.sql"):
     open_requests: str
     take_request: str
     answer_request: str
+    insert_approvals: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +42,8 @@ class Request:
     """What a person wants done with a run.
 
     Attributes:
-        what: retry, skip and mark_succeeded name a step or an undo; compensate, resume and cancel mean the run.
+        what: retry, skip, mark_succeeded, approve and reject name a step or an undo; compensate, resume and cancel mean
+            the run.
         by: Who wants it.
         reason: Why, in the person's own words.
         fence: The step's fence as the person saw it; where it has risen meanwhile, the request is refused. None: does
@@ -46,6 +53,9 @@ class Request:
         budget: For retry: how much more may be spent, by name.
         did_not_happen: The step in doubt did not take effect, as the person has seen on the other side.
         reviewed: The request whose look at the run the person has read and takes upon himself.
+        generation: For approve and reject: of the question as the person saw it.
+        hash: For approve and reject: of the parameters that the question is about.
+        roles: For approve and reject: those that the person claims. Nobody checks here that the person has them.
     """
 
     run: UUID
@@ -60,6 +70,9 @@ class Request:
     did_not_happen: bool = False
     reviewed: UUID | None = None
     budget: Json = None
+    generation: int | None = None
+    hash: str | None = None
+    roles: frozenset[str] = frozenset()
 
 
 async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
@@ -102,6 +115,9 @@ async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
             request.reason.strip(),
             request.reviewed,
             None if request.budget is None else json.dumps(request.budget),
+            request.generation,
+            request.hash,
+            sorted(request.roles),
         ),
     )
     if not rows:
@@ -112,3 +128,22 @@ async def ask(run: Run, request: Request, ids: Ids, call: str) -> UUID:
         )
     written: UUID = rows[0][0]
     return written
+
+
+async def keep_said(
+    connection: asyncpg.Connection[Any], run: SagaRun, said: Sequence[Said], ids: Ids
+) -> None:
+    """Keep who approved and who rejected, in the transaction of the decision.
+
+    A person counts once for a question, which the table holds too.
+    """
+    await connection.executemany(
+        Sql.insert_approvals,
+        [
+            (
+                *(ids.new(), run.tenant, run.id, one.step, one.iteration, one.generation, one.hash),
+                *(one.by, list(one.roles), "APPROVED" if one.approved else "REJECTED", one.reason),
+            )
+            for one in said
+        ],
+    )

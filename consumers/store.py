@@ -56,6 +56,7 @@ _STEP_PLAIN = (
     "signal",
     "signal_version",
     "progress",
+    "asked",
 )
 _STEP_SPENT = ("spent", "granted", "spending")
 _STEP_TIMES = ("wake_at", "doubt_at", "first_at", "started_at", "finished_at", "limited_until")
@@ -159,7 +160,8 @@ def _text(value: datetime | None) -> str | None:
 
 
 def _step_json(step: Step, n: int) -> dict[str, Any]:
-    return {
+    asked = {} if step.asked is None else {"asked": step.asked}
+    return asked | {
         "name": step.name,
         "iteration": step.iteration,
         "n": n,

@@ -7,23 +7,22 @@ forward, or, when it had been stopping, to its end. A refused act changes nothin
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-from pydantic import ValidationError
 
 from ..schemas.codecs import Unreadable
-from ..schemas.errors import MilepostError
 from ..schemas.options import Repeat
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
 from . import (
     advancing,
+    approving,
     asking,
     budgets,
     cancelling,
     doubting,
     forward,
     locking,
+    marking,
+    questions,
     resuming,
     retry,
     sending,
@@ -34,12 +33,14 @@ from . import (
 )
 from .cancelling import go_back, note_act, waiting_for_person
 from .context import latest
-from .definition import Definition, Node, encode_result
+from .definition import Definition, Node
 from .draft import Draft
 from .facts import Act
 from .model import Decision, Json, Run, Step
-from .transitions import fits
-from .words import clean
+from .transitions import fit_together, fits
+from .words import APPROVAL_REJECTED
+
+_ANSWERS = frozenset({"approve", "reject"})
 
 
 def act(draft: Draft, fact: Act) -> Decision:  # noqa: PLR0911 - one return per kind of act
@@ -76,6 +77,8 @@ def _odd(draft: Draft) -> str:
             return f"{step.name} is {step.state} in a run that is {draft.run.state}: this engine did not write that"
         if step.state not in FINAL_STEP_STATES and node_of(draft.definition, step) is None:
             return f"{draft.definition.title} has no step {step.name}"
+    if not fit_together(draft.run.state, draft.run.steps):
+        return f"the run is {draft.run.state}, and no undo of it has failed: this engine did not write that"
     return ""
 
 
@@ -94,7 +97,9 @@ def _resume(draft: Draft, fact: Act) -> Decision:
         words = ", ".join(
             f"{step.name} {step.state}" + (f" ({step.code})" if step.code else "") for step in live
         )
+        asking_for = any(questions.open_in(step) is not None for step in live)
         fix = "retry it, skip it, or mark it as succeeded" if held else "the run goes on by itself"
+        fix = "approve it, or reject it" if asking_for else fix
         return draft.refused(f"in the way is {words}: {fix}")
     note_act(draft, fact)
     if draft.run.state in {RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED}:
@@ -103,16 +108,27 @@ def _resume(draft: Draft, fact: Act) -> Decision:
 
 
 def _of_step(draft: Draft, fact: Act) -> Decision:
-    step = _meant(draft.run, fact)
+    step = _answered(draft.run, fact) if fact.what in _ANSWERS else _meant(draft.run, fact)
     if isinstance(step, str):
         return draft.refused(step)
     node = node_of(draft.definition, step)
-    assert node is not None, "rows without a node are refused before"
+    problem = (
+        f"{draft.definition.title} has no step {step.name}" if node is None else approving.bypass(step, fact)
+    )
+    if node is None or problem:
+        return draft.refused(problem)
+    if fact.what in _ANSWERS:
+        return approving.answer(draft, fact, node, step)
     if fact.what == "retry":
         return _retry(draft, fact, node, step)
     if fact.what == "skip":
         return _skip(draft, fact, step)
     return _mark(draft, fact, node, step)
+
+
+def _answered(run: Run, fact: Act) -> Step | str:
+    """Return the row whose question an act answers, or why there is none."""
+    return approving.meant(run, fact) or "the run waits for no approval of that name"
 
 
 def _meant(run: Run, fact: Act) -> Step | str:
@@ -138,10 +154,7 @@ def _meant(run: Run, fact: Act) -> Step | str:
 
 def _retry(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     if step.kind is StepKind.UNDO:
-        note_act(draft, fact, step)
-        go_back(draft)
-        _again(draft, step, StepState.COMPENSATION_PENDING)
-        return draft.decision()
+        return _undo_again(draft, fact, node, step)
     if draft.run.cause is not None:
         return _settle(draft, fact, node, step)
     again = _AGAIN.get(step.kind)
@@ -171,6 +184,18 @@ def _once_more(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
 def _fresh(step: Step) -> Step:
     """Begin to count anew; attempts go on, by which a participant's replies are told apart."""
     return replace(step, first_at=None, probes=0, code=None, message=None)
+
+
+def _undo_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    """Try an undo again under the approval that it has; one that was rejected is asked for anew."""
+    if questions.open_in(step) is not None:
+        return draft.refused(f"{step.name} waits for approval: approve it, or reject it")
+    if step.code == APPROVAL_REJECTED:
+        return approving.ask_again(draft, fact, node, step)
+    note_act(draft, fact, step)
+    go_back(draft)
+    _again(draft, step, StepState.COMPENSATION_PENDING)
+    return draft.decision()
 
 
 def _again(draft: Draft, step: Step, state: StepState) -> None:
@@ -264,6 +289,7 @@ _AGAIN = {
     StepKind.TIMER: _timed_again,
     StepKind.CHOICE: _asked_again,
     StepKind.LOOP: _asked_again,
+    StepKind.APPROVAL: approving.ask_again,
 }
 
 
@@ -291,35 +317,10 @@ def _mark(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
         go_back(draft)
         undoing.undone(draft, step)
         return draft.decision()
-    result, problem = _checked(draft.definition, node, fact.result)
+    result, problem = marking.checked(draft.definition, node, fact.result)
     if problem:
         return draft.refused(problem)
     note_act(draft, fact, step)
     go_back(draft)
     forward.succeed(draft, step, result)
     return draft.decision()
-
-
-def _checked(definition: Definition, node: Node, result: Json) -> tuple[Json, str]:
-    """Return a result as it is stored and '', or None and what is wrong with it; its values are never named."""
-    try:
-        if node.result is None:
-            return (
-                (None, "") if result is None else (None, f"{node.name} has no result, so none may be given")
-            )
-        return encode_result(definition, node, node.decode(result)), ""
-    except ValidationError as error:
-        return None, clean(f"the result is no {_class(node)}: {'; '.join(map(_fault, error.errors()))}")
-    except MilepostError as error:
-        return None, clean(str(error))
-    except Exception as error:  # a user's validator may raise anything, and every fact has an answer
-        return None, f"the result is no {_class(node)}: reading it raised {type(error).__name__}"
-
-
-def _class(node: Node) -> str:
-    return "None" if node.result is None else node.result.__name__
-
-
-def _fault(error: Any) -> str:
-    place = ".".join(map(str, error["loc"]))
-    return f"{place}: {error['msg']}" if place else str(error["msg"])

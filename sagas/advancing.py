@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
-from . import asking, expiring, sending, standing, stopping, timers, tree, undoing, waits
+from . import asking, expiring, guarding, sending, standing, stopping, timers, tree, undoing, waits
 from .changing import replace
 from .draft import Draft
 from .model import Step
@@ -16,7 +16,12 @@ from .standing import Standing
 from .words import OUTCOME_UNKNOWN
 
 #: How the rows begin that wait without a worker.
-_WAITING = {StepKind.WAIT: waits.begin, StepKind.TIMER: timers.begin, StepKind.COMMAND: sending.begin}
+_WAITING = {
+    StepKind.WAIT: waits.begin,
+    StepKind.TIMER: timers.begin,
+    StepKind.COMMAND: sending.begin,
+    StepKind.APPROVAL: guarding.begin,
+}
 
 
 def go_on(draft: Draft, step: Step) -> None:
@@ -80,7 +85,7 @@ def _stop(draft: Draft, after: Step | None) -> None:
     lost = standing.culprit(draft.definition.flow, standing.rows_of(draft.run)) or after
     node = None if lost is None else draft.definition.node(lost.name)
     code = (lost.code if lost is not None else None) or OUTCOME_UNKNOWN
-    stopping.stop(draft, code, undo=node is None or node.compensates)
+    stopping.stop(draft, code, undo=node is None or node.undoes_after(code))
 
 
 @dataclass

@@ -103,7 +103,7 @@ def compensate(draft: Draft, fact: Act) -> Decision:
 def _not_held(run: Run) -> str:
     """Say why the run cannot be turned round by hand; '' when it can."""
     if run.state is RunState.MANUAL_REQUIRED:
-        return ""
+        return f"what was done is being undone already; {_names(_live(run))}" if _has_undo(run) else ""
     if run.state is RunState.COMPENSATION_FAILED:
         return f"the undo stopped at {_names(_live(run))}: retry it, skip it, or mark it as succeeded"
     if run.state is RunState.COMPENSATING:

@@ -10,7 +10,7 @@ from ..schemas.errors import DefinitionError
 from ..schemas.events import Event, check_upcasters
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import nodes, timing, tree
+from . import approvals, nodes, timing, tree
 from .definition import CommandSpec, Definition, Node
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_flow(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> None:
         raise DefinitionError("MP111", f"{saga.title}: flow(...) is empty. Name its steps in order.")
     seen: set[str] = set()
     for node in flow:
-        if not isinstance(node, nodes.Step | nodes.Wait | nodes.Timer):
+        if not isinstance(node, nodes.Step | nodes.Wait | nodes.Timer | approvals.Approval):
             raise DefinitionError(
                 "MP112",
                 f"{saga.title}: flow(...) was given {node!r}, which is no step or wait. Pass what "
@@ -52,7 +52,7 @@ def check_flow(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> None:
         seen.add(node.name)
     for node in saga.nodes:
         if node.name not in seen:
-            kind = "wait" if isinstance(node, nodes.Wait) else "step"
+            kind = type(node).__name__.lower()
             raise DefinitionError(
                 "MP105",
                 f"{saga.title}: {kind} {node.name} is defined but not in {saga.name}.flow(...). Add it, or delete it.",
@@ -69,6 +69,8 @@ def check_definition_rules(definition: Definition) -> None:
     for node in definition.nodes:
         if node.wait is not None:
             _check_wait(definition, node)
+        elif node.approval is not None:
+            approvals.check(definition, node, LONGEST)
         elif node.due is None:
             _check_step(definition, node)
         _check_bounds(definition, node)
@@ -150,7 +152,7 @@ def check_stored(place: str, event: type[Event]) -> None:
 def _check_undos(definition: Definition) -> None:
     for node in definition.nodes:
         covered = node.undo is not None or node.no_undo is not None or node.irreversible
-        if node.wait is None and node.due is None and not covered and _may_leave_behind(definition, node):
+        if node.acts and not covered and _may_leave_behind(definition, node):
             raise DefinitionError(
                 "MP102",
                 f"{definition.title}, step {node.name}: later steps can fail, and {node.name} has no undo. "
@@ -164,12 +166,14 @@ def _check_irreversible(definition: Definition) -> None:
             continue
         for other in _may_leave_behind(definition, node):
             option = "on_failure" if other.wait is None else "on_timeout"
+            then = "PERSON" if other.approval is None else "FAIL"
+            option = option if other.approval is None else "on_reject"
             stands = tree.relation(definition.flow, other.name, node.name) if other is not node else "round"
             where = {"beside": "beside", "round": "in a loop with"}.get(stands, "after")
             raise DefinitionError(
                 "MP103",
                 f"{definition.title}: {node.name} is irreversible, but {other.name} {where} it would compensate. "
-                f"Move {node.name} later, or give {other.name} {option}=Then.PERSON.",
+                f"Move {node.name} later, or give {other.name} {option}=Then.{then}.",
             )
 
 

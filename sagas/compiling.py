@@ -13,7 +13,19 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from ..schemas.errors import DefinitionError
 from ..schemas.options import OnFailure, Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import budgets, checks, codec, fingerprints, inputs, locking, nodes, planting, priorities, shapes
+from . import (
+    approvals,
+    budgets,
+    checks,
+    codec,
+    fingerprints,
+    inputs,
+    locking,
+    nodes,
+    planting,
+    priorities,
+    shapes,
+)
 from .definition import CommandSpec, Definition, Node, UndoSpec, WaitSpec
 from .model import Json
 
@@ -70,6 +82,8 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
         return _compile_wait(saga, node)
     if isinstance(node, nodes.Timer):
         return _compile_timer(saga, node)
+    if isinstance(node, approvals.Approval):
+        return approvals.compiled(saga, node)
     assert isinstance(node, nodes.Step)
     queue = node.queue or saga.queue
     undo = node.undo_node
@@ -93,6 +107,8 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
             blind=undo.blind,
             attempt_timeout=node.attempt_timeout,
             queue=queue,
+            risk=undo.risk,
+            detached=undo.detached,
         ),
         no_undo=node.no_undo,
         irreversible=node.irreversible,
@@ -222,6 +238,7 @@ def _policy_of(node: Node) -> Json:
         }
         | ({"limits": list(node.limits)} if node.limits else {})
         | _policy_of_time(node)
+        | approvals.policy(node)
     )
 
 

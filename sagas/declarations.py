@@ -1,4 +1,4 @@
-"""The nodes of a saga that wait without a worker: for an event, an instant, or a reply."""
+"""The nodes of a saga that wait without a worker: for an event, an instant, a reply, or persons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from ..schemas.commands import Command
 from ..schemas.events import Event
-from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry
+from ..schemas.options import OnFailure, OnReject, OnTimeout, Repeat, Retry, Then
+from ..schemas.states import Risk
+from .approvals import Approval, declare
 from .context import View
 from .nodes import CommandStep, Node, Step, Timer, Wait
 
@@ -124,3 +126,45 @@ class Declarations(Generic[I]):
         saga.take_name(name, f"command {name}")
         saga.nodes.append(step)
         return step
+
+    def approval(
+        self,
+        name: str,
+        /,
+        *,
+        roles: frozenset[str],
+        expires: timedelta,
+        on_reject: OnReject,
+        risk: Risk = Risk.HIGH,
+        on_expiry: OnTimeout = Then.PERSON,
+        quorum: int = 1,
+        params: Callable[[View[I]], BaseModel] | None = None,
+    ) -> Approval[I]:
+        """Declare a question to persons; the flow goes on when they have approved.
+
+        Args:
+            name: Name of the approval.
+            roles: Who approves or rejects needs one of them.
+            expires: How long the question stands, from when it is asked.
+            on_reject: What follows one rejection; CONTINUE goes on with `approved=False` in the result.
+            risk: CRITICAL needs two persons at least, none of whom had asked for it.
+            on_expiry: What follows when it has expired; RETRY asks once more, then a person.
+            quorum: So many different persons have to approve, from 1 to 20.
+            params: Pure function of input and results: what is approved, at most 8,192 bytes of JSON. When it returns
+                something else by the time of an approval, or when what follows begins, approvals are void and the
+                question is asked anew. The run's input by default.
+
+        Raises:
+            DefinitionError: MP110, MP111, MP114, MP135, MP137.
+        """
+        return declare(
+            self._own,
+            name,
+            roles=roles,
+            risk=risk,
+            quorum=quorum,
+            expires=expires,
+            on_expiry=on_expiry,
+            on_reject=on_reject,
+            params=params,
+        )

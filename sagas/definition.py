@@ -16,11 +16,13 @@ from ..schemas.commands import Command
 from ..schemas.errors import UsageError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
-from ..schemas.states import Priority, StepKind
+from ..schemas.states import Priority, Risk, StepKind
 from . import codec, tree
 from .context import View
 from .inputs import InputUpcast, brought_up
 from .model import Json
+from .specs import ApprovalSpec
+from .words import APPROVAL_EXPIRED
 
 AsyncFn: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -50,6 +52,8 @@ class UndoSpec:
         blind: It may run without knowing whether the step took effect, and then receives None.
         attempt_timeout: Longest time of one try, that of the step.
         queue: Queue of its compensation topic, that of the step.
+        risk: From HIGH on it waits for approval before it is announced.
+        detached: While it awaits a person, it holds back no other undo.
     """
 
     name: str
@@ -58,6 +62,8 @@ class UndoSpec:
     blind: bool
     attempt_timeout: timedelta
     queue: str
+    risk: Risk = Risk.LOW
+    detached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +130,12 @@ class Node:
     due: timedelta | Callable[[View[Any]], datetime] | None = None
     command: CommandSpec | None = None
     budget: Budget | None = None
+    approval: ApprovalSpec | None = None
+
+    @property
+    def acts(self) -> bool:
+        """Whether it may leave something behind; what only waits does not."""
+        return self.wait is None and self.due is None and self.approval is None
 
     @property
     def can_ask(self) -> bool:
@@ -145,7 +157,16 @@ class Node:
         """Whether its failure or timeout makes the run undo what came before."""
         if self.wait is not None:
             return self.wait.on_timeout is Then.COMPENSATE
+        if self.approval is not None:
+            return Then.COMPENSATE in {self.approval.on_reject, self.approval.on_expiry}
         return self.on_failure is Then.COMPENSATE
+
+    def undoes_after(self, code: str | None) -> bool:
+        """Whether the run undoes what came before when this node has failed with a code."""
+        if self.approval is None:
+            return self.compensates
+        expired = code == APPROVAL_EXPIRED
+        return (self.approval.on_expiry if expired else self.approval.on_reject) is Then.COMPENSATE
 
     def decode(self, value: Json) -> Any:
         """Read a stored result as the declared class."""
@@ -218,8 +239,17 @@ class Definition:
     def _by_undo(self) -> dict[str, Node]:
         return {node.undo.name: node for node in self.nodes if node.undo is not None}
 
+    @cached_property
+    def approved_by(self) -> dict[str, tuple[str, ...]]:
+        """Of each node that may be the first after an approval, the names of those approvals."""
+        found: dict[str, tuple[str, ...]] = {}
+        for node in self.nodes if any(node.approval is not None for node in self.nodes) else ():
+            for name in tree.next_after(self.flow, node.name) if node.approval is not None else ():
+                found[name] = (*found.get(name, ()), node.name)
+        return found
+
     def node(self, name: str) -> Node | None:
-        """Return the step, wait, choice or loop of that name."""
+        """Return the step, wait, approval, choice or loop of that name."""
         return self._by_name.get(name)
 
     def undone_by(self, name: str) -> Node | None:

@@ -27,12 +27,13 @@ from .model import (
     LockAct,
     OpenWait,
     Run,
+    Said,
     Send,
     Settled,
     Step,
     Work,
 )
-from .transitions import Cause, check_run, check_step, fits
+from .transitions import Cause, check_run, check_step, fit_together
 
 _PERSONS_RUN = frozenset({RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED})
 
@@ -59,11 +60,12 @@ class Draft:
     opens: list[OpenWait] = field(default_factory=list)
     closes: list[CloseWait] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
     lock: LockAct | None = None
 
     def __post_init__(self) -> None:
         #: Rows that no decision can have written are left as they are, and so is their run.
-        self._odd = any(not fits(self.run.state, step) for step in self.run.steps)
+        self._odd = not fit_together(self.run.state, self.run.steps)
 
     # --- steps ---------------------------------------------------------------------------------------
 
@@ -195,10 +197,10 @@ class Draft:
             held = next((step for step in self.run.steps if step.state.value == state.value), None)
             self.move_run(state, code=None if held is None or state not in _PERSONS_RUN else held.code)
 
-    def decision(self, *, claimed: Step | None = None) -> Decision:
-        """Return the change."""
+    def decision(self, *, claimed: Step | None = None, reason: str = "") -> Decision:
+        """Return the change; with a `reason` it is not the one that a person asked for."""
         self.stand()
-        return self._answer("changed", "", claimed)
+        return self._answer("changed", reason, claimed)
 
     def ignored(self, reason: str) -> Decision:
         """Return that nothing changes: the fact is right, but late or repeated."""
@@ -222,6 +224,7 @@ class Draft:
             opens=tuple(self.opens),
             closes=tuple(self.closes),
             settled=tuple(self.settled),
+            said=tuple(self.said),
             claimed=claimed,
             lock=self.lock,
         )

@@ -20,6 +20,7 @@ from . import timing, tree
 from .definition import Definition, Node, UndoSpec
 from .drawing import Box, Drawing, Group, Mark, Part, Progress, Tone, boxes_of
 from .model import Json
+from .specs import ApprovalSpec
 
 _TONES: Final[Mapping[str, Tone]] = {
     "SUCCEEDED": "done",
@@ -103,6 +104,7 @@ def _box(node: Node, queue: str, usual: Then) -> Box:
     """Draw a node; what is as everywhere in its saga is left out."""
     undo = None if node.undo is None else _undo_box(node.undo, node.name)
     facts = _waiting_facts(node, usual) or _step_facts(node, queue, usual)
+    facts = facts if node.approval is None else _approval_facts(node.approval)
     return Box(name=node.name, kind=node.kind, facts=facts, undo=undo, data=_data(node))
 
 
@@ -136,6 +138,16 @@ def _wait_facts(node: Node) -> tuple[str, ...]:
     return tuple(facts)
 
 
+def _approval_facts(spec: ApprovalSpec) -> tuple[str, ...]:
+    persons = f" by {spec.quorum} persons" if spec.quorum > 1 else ""
+    return (
+        f"approval{persons} of {', '.join(sorted(spec.roles))}",
+        f"risk {spec.risk.value}",
+        f"{length(spec.expires)}, then {spec.on_expiry.name}",
+        f"rejected: {spec.on_reject.name}",
+    )
+
+
 def _step_facts(node: Node, queue: str, usual: Then) -> tuple[str, ...]:
     facts = ["TX" if node.kind is StepKind.TX else node.repeat.name]
     facts += ["probe"] if node.probe is not None else []
@@ -148,11 +160,15 @@ def _step_facts(node: Node, queue: str, usual: Then) -> tuple[str, ...]:
 
 def _undo_box(undo: UndoSpec, of: str) -> Box:
     facts = [_tries(undo.retry.attempts, undo.attempt_timeout)] + (["blind"] if undo.blind else [])
+    facts += [f"risk {undo.risk.value}"] if undo.risk.approvals else []
+    facts += ["detached"] if undo.detached else []
     data = {
         "name": undo.name,
         "kind": StepKind.UNDO.value,
         "undo_of": of,
         "blind": undo.blind,
+        "risk": undo.risk.value,
+        "detached": undo.detached,
         "queue": undo.queue,
         "attempts": undo.retry.attempts,
         "attempt_timeout_s": undo.attempt_timeout.total_seconds(),
@@ -169,6 +185,16 @@ def _data(node: Node) -> Mapping[str, Json]:
             "on_timeout": node.wait.on_timeout.name,
             "broadcast": node.wait.broadcast,
             "probe": node.probe is not None,
+        }
+    if node.approval is not None:
+        spec = node.approval
+        return described | {
+            "roles": sorted(spec.roles),
+            "risk": spec.risk.value,
+            "quorum": spec.quorum,
+            "expires_s": spec.expires.total_seconds(),
+            "on_expiry": spec.on_expiry.name,
+            "on_reject": spec.on_reject.name,
         }
     return described | {
         "repeat": node.repeat.name,
@@ -234,6 +260,8 @@ def _with_mark(box: Box, mark: Mark | None) -> Box:
 
 
 def _tried(kind: StepKind, tries: int) -> list[str]:
+    if kind is StepKind.APPROVAL:
+        return []
     if kind is StepKind.WAIT:
         return [f"waited {tries}x"] if tries > 1 else []
     return [f"{tries} {'try' if tries == 1 else 'tries'}"] if tries else []

@@ -193,7 +193,9 @@ class Probed:
     spent: Json = None
 
 
-ActName: TypeAlias = Literal["retry", "skip", "mark_succeeded", "compensate", "resume", "cancel"]
+ActName: TypeAlias = Literal[
+    "retry", "skip", "mark_succeeded", "compensate", "resume", "cancel", "approve", "reject"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,10 @@ class Act:
         did_not_happen: The person says that a step in doubt did not take effect, and so clears the doubt.
         checked: What a look at what the run rests on found, where one was needed.
         budget: For retry: how much more the run and the step's tries may spend.
+        generation: For approve and reject: which question was seen.
+        hash: For approve and reject: of the parameters that were seen.
+        roles: For approve and reject: those that the person claims.
+        asker: For approve and reject: who, by an act, made the run ask; None when nobody did or it is not known.
     """
 
     what: ActName
@@ -221,6 +227,10 @@ class Act:
     iteration: str = ""
     checked: Checked | None = None
     budget: Json = None
+    generation: int | None = None
+    hash: str | None = None
+    roles: frozenset[str] = frozenset()
+    asker: str | None = None
 
 
 Fact: TypeAlias = (

@@ -7,13 +7,15 @@ from datetime import datetime
 from uuid import UUID
 
 from ..schemas.states import RunState, StepState
-from . import advancing, budgets, codec, expiring, retry, stopping, undoing
+from . import advancing, budgets, codec, expiring, guarding, retry, stopping, undoing
 from .definition import Node
 from .draft import Draft
 from .facts import Succeeded
 from .model import Decision, Json, Step
 
 _CLAIMABLE_RUN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.MANUAL_REQUIRED})
+#: What was approved may go on while something else of the run awaits a person.
+_UNDOABLE_RUN = frozenset({RunState.COMPENSATING, RunState.COMPENSATION_FAILED, RunState.MANUAL_REQUIRED})
 _PROBABLE_RUN = frozenset(
     {
         RunState.RUNNING,
@@ -39,7 +41,7 @@ def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
     hard_timeout = retry.later(draft.now, node.attempt_timeout + draft.limits.slack)
     run = draft.run.state
     if step.state is StepState.PENDING and run in _CLAIMABLE_RUN and not draft.stopping:
-        if expiring.expired(draft):
+        if expiring.expired(draft) or guarding.void(draft, node, step):
             return draft.decision()
         counted = budgets.begun(draft, step)
         if counted is None:
@@ -49,7 +51,9 @@ def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
     elif step.state is StepState.UNKNOWN and run in _PROBABLE_RUN and node.can_ask:
         claimed = _take(draft, step, StepState.RECONCILING, worker, hard_timeout, probes=step.probes + 1)
         draft.note("step.probing", claimed, probe=claimed.probes, by="probe" if node.probe else "repeat")
-    elif step.state is StepState.COMPENSATION_PENDING and run is RunState.COMPENSATING:
+    elif step.state is StepState.COMPENSATION_PENDING and run in _UNDOABLE_RUN:
+        if guarding.void(draft, node, step):
+            return draft.decision()
         claimed = _take(draft, step, StepState.COMPENSATING, worker, hard_timeout, attempt=step.attempt + 1)
         draft.note("compensation.started", claimed)
     else:

@@ -41,6 +41,7 @@ class Step:
         spending: What the present try said with a heartbeat that it has spent; only loaded, never stored here.
         limited_until: Until when a rate limit asked it to wait; None when none did since it was last begun.
         progress: How far the last try said it had come; only loaded, never stored here.
+        asked: What persons are asked to approve, and what they have said so far (questions.py); None for nothing.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Step:
     signal: Mapping[str, Json] | None = None
     signal_version: int | None = None
     progress: Json = None
+    asked: Json = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +201,25 @@ class Send:
     iteration: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One approval row: what a person said to a question, of which generation and about which parameters.
+
+    Attributes:
+        hash: SHA-256 of the canonical JSON of the parameters, in hexadecimal digits.
+        roles: Those that the person claimed.
+    """
+
+    step: str
+    iteration: str
+    generation: int
+    hash: str
+    by: str
+    roles: tuple[str, ...]
+    approved: bool
+    reason: str
+
+
 Answer: TypeAlias = Literal["changed", "ignored", "refused"]
 
 #: enter = it stands in the queue from now on; ask = whoever is first may have the lock, if nobody has it;
@@ -213,7 +234,7 @@ class Decision:
     Attributes:
         answer: changed = store it; ignored = right but late or repeated (store the history rows, if any);
             refused = illegal in this state, nothing is stored but the history rows.
-        reason: Why ignored or refused; '' when changed.
+        reason: Why ignored or refused; when changed '', or why what a person asked for was not done nevertheless.
         run: The run as it is to be, steps included (`version` untouched: the store raises it).
         changed: Step rows to insert or update.
         work: Messages to announce.
@@ -232,6 +253,7 @@ class Decision:
     opens: tuple[OpenWait, ...] = ()
     closes: tuple[CloseWait, ...] = ()
     settled: tuple[Settled, ...] = ()
+    said: tuple[Said, ...] = ()
     claimed: Step | None = None
     lock: LockAct | None = None
 

@@ -14,9 +14,10 @@ from ..schemas.commands import Command
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Probe, Repeat, Retry
-from ..schemas.states import StepKind
+from ..schemas.states import Risk, StepKind
 from .context import Context, View
 from .definition import AsyncFn, ProbeSpec
+from .specs import check_risk
 
 if TYPE_CHECKING:
     from .saga import Saga
@@ -68,12 +69,16 @@ class Undo(Generic[I]):
 
     name: str
 
-    def __init__(self, name: str, *, of: str, fn: AsyncFn, retry: Retry, blind: bool) -> None:
+    def __init__(
+        self, name: str, *, of: str, fn: AsyncFn, retry: Retry, blind: bool, risk: Risk, detached: bool
+    ) -> None:
         self.name = name
         self.of = of
         self.fn = fn
         self.retry = retry
         self.blind = blind
+        self.risk = risk
+        self.detached = detached
 
     def __repr__(self) -> str:
         return f"<Undo {self.name} of {self.of}>"
@@ -159,18 +164,35 @@ class Step(Probed[I, R]):
     @overload
     def undo(self, fn: UndoFn[I, R], /) -> Undo[I]: ...
     @overload
-    def undo(self, *, retry: Retry = UNDO_RETRY) -> Callable[[UndoFn[I, R]], Undo[I]]: ...
+    def undo(
+        self, *, risk: Risk = Risk.LOW, retry: Retry = UNDO_RETRY, detached: bool = False
+    ) -> Callable[[UndoFn[I, R]], Undo[I]]: ...
     @overload
     def undo(
-        self, *, blind: Literal[True], retry: Retry = UNDO_RETRY
+        self,
+        *,
+        blind: Literal[True],
+        risk: Risk = Risk.LOW,
+        retry: Retry = UNDO_RETRY,
+        detached: bool = False,
     ) -> Callable[[BlindUndoFn[I, R]], Undo[I]]: ...
-    def undo(self, fn: UndoFn[I, R] | None = None, *, blind: bool = False, retry: Retry = UNDO_RETRY) -> Any:
+    def undo(
+        self,
+        fn: UndoFn[I, R] | None = None,
+        *,
+        blind: bool = False,
+        risk: Risk = Risk.LOW,
+        retry: Retry = UNDO_RETRY,
+        detached: bool = False,
+    ) -> Any:
         """Declare how the step is undone; the function receives the step's result and must be safe to repeat.
 
         Args:
             fn: The function, when used without brackets.
             blind: Run it also when it is not known whether the step took effect; it then receives None.
+            risk: HIGH waits until a person approves it, CRITICAL until two do.
             retry: How often it is tried before a person is asked.
+            detached: While it awaits a person, for approval or because it failed, the other undos go on.
         """
 
         def attach(undo: AsyncFn) -> Undo[I]:
@@ -183,7 +205,10 @@ class Step(Probed[I, R]):
             check_async(self._saga.title, f"undo of {self.name}", undo)
             check_parameters(self._saga.title, f"undo of {self.name}", undo, "ctx", "done")
             name = getattr(undo, "__name__", "")
-            self.undo_node = Undo(name, of=self.name, fn=undo, retry=retry, blind=blind)
+            check_risk(f"{self._saga.title}, undo of {self.name}", risk)
+            self.undo_node = Undo(
+                name, of=self.name, fn=undo, retry=retry, blind=blind, risk=risk, detached=detached
+            )
             self._saga.take_name(name, f"undo of {self.name}")
             return self.undo_node
 

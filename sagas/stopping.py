@@ -37,7 +37,7 @@ def give_up(draft: Draft, step: Step) -> None:
         return
     if step.kind is StepKind.WAIT:
         _end_wait(draft, node, step)
-    elif step.kind is StepKind.TIMER:
+    elif step.kind in {StepKind.TIMER, StepKind.APPROVAL}:
         draft.move(step, StepState.CANCELLED)
     elif step.state in _UNBEGUN or step.state is StepState.MANUAL_REQUIRED:
         let_go(draft, node, step)

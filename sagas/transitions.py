@@ -49,7 +49,7 @@ RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.WAITING, _R.EXPIRED): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.CANCEL_REQUESTED): _by("timer person"),
     (_R.COMPENSATING, _R.COMPENSATED): _by("worker timer signal person"),
-    (_R.COMPENSATING, _R.COMPENSATION_FAILED): _by("worker timer sweep signal"),
+    (_R.COMPENSATING, _R.COMPENSATION_FAILED): _by("worker timer sweep signal person"),
     (_R.COMPENSATING, _R.FAILED): _by("worker timer sweep signal person"),
     (_R.COMPENSATING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
     (_R.COMPENSATING, _R.EXPIRED): _by("worker timer sweep signal person"),
@@ -57,12 +57,13 @@ RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.MANUAL_REQUIRED, _R.EXPIRED): _by("worker timer signal person"),
     (_R.MANUAL_REQUIRED, _R.CANCEL_REQUESTED): _by("timer signal person"),
     (_R.MANUAL_REQUIRED, _R.FAILED): _by("worker timer sweep signal person"),
-    (_R.MANUAL_REQUIRED, _R.SUCCEEDED): _by("signal"),
-    (_R.MANUAL_REQUIRED, _R.RUNNING): _by("signal person"),
+    (_R.MANUAL_REQUIRED, _R.SUCCEEDED): _by("worker signal person"),
+    (_R.MANUAL_REQUIRED, _R.RUNNING): _by("worker signal person"),
     (_R.MANUAL_REQUIRED, _R.WAITING): _by("signal person"),
     (_R.CANCEL_REQUESTED, _R.CANCELLED): _by("worker timer sweep signal person"),
     (_R.CANCEL_REQUESTED, _R.COMPENSATING): _by("worker timer sweep signal person"),
     (_R.CANCEL_REQUESTED, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
+    (_R.MANUAL_REQUIRED, _R.COMPENSATION_FAILED): _by("worker timer sweep person"),
     (_R.COMPENSATION_FAILED, _R.COMPENSATING): _by("person"),
 }
 
@@ -94,7 +95,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.UNKNOWN, _S.RECONCILING): _by("worker"),
     (_S.UNKNOWN, _S.SUCCEEDED): _by("timer signal person"),
     (_S.UNKNOWN, _S.CANCELLED): _by("timer person"),
-    (_S.UNKNOWN, _S.FAILED): _by("signal person"),
+    (_S.UNKNOWN, _S.FAILED): _by("worker signal person"),
     (_S.UNKNOWN, _S.MANUAL_REQUIRED): _by("timer signal"),
     (_S.RECONCILING, _S.SUCCEEDED): _by("worker timer sweep signal person"),
     (_S.RECONCILING, _S.FAILED): _by("worker signal"),
@@ -103,11 +104,11 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.RECONCILING, _S.WAITING): _by("worker"),
     (_S.RECONCILING, _S.CANCELLED): _by("timer person"),
     (_S.RECONCILING, _S.MANUAL_REQUIRED): _by("worker timer sweep signal"),
-    (_S.WAITING, _S.WAITING): _by("timer"),
+    (_S.WAITING, _S.WAITING): _by("timer person"),
     (_S.WAITING, _S.UNKNOWN): _by("timer"),
     (_S.WAITING, _S.SUCCEEDED): _by("timer signal person"),
     (_S.WAITING, _S.SKIPPED): _by("timer"),
-    (_S.WAITING, _S.FAILED): _by("timer signal"),
+    (_S.WAITING, _S.FAILED): _by("timer signal person"),
     (_S.WAITING, _S.CANCELLED): _by("worker timer sweep signal person"),
     (_S.WAITING, _S.MANUAL_REQUIRED): _by("timer signal"),
     (_S.MANUAL_REQUIRED, _S.MANUAL_REQUIRED): _by("timer signal person"),
@@ -118,8 +119,12 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.MANUAL_REQUIRED, _S.SUCCEEDED): _by("signal person"),
     (_S.MANUAL_REQUIRED, _S.PENDING): _by("person"),
     (_S.MANUAL_REQUIRED, _S.WAITING): _by("person"),
+    (_S.MANUAL_REQUIRED, _S.COMPENSATION_PENDING): _by("person"),
+    (_S.MANUAL_REQUIRED, _S.COMPENSATION_FAILED): _by("person"),
+    (_S.MANUAL_REQUIRED, _S.COMPENSATED): _by("person"),
     (_S.COMPENSATION_PENDING, _S.COMPENSATION_PENDING): _by("worker timer"),
     (_S.COMPENSATION_PENDING, _S.COMPENSATING): _by("worker"),
+    (_S.COMPENSATION_PENDING, _S.MANUAL_REQUIRED): _by("worker"),
     (_S.COMPENSATING, _S.COMPENSATED): _by("worker"),
     (_S.COMPENSATING, _S.WAITING): _by("worker"),
     (_S.WAITING, _S.COMPENSATED): _by("signal"),
@@ -131,6 +136,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.COMPENSATION_FAILED, _S.COMPENSATION_PENDING): _by("person"),
     (_S.COMPENSATION_FAILED, _S.CANCELLED): _by("person"),
     (_S.COMPENSATION_FAILED, _S.COMPENSATED): _by("person"),
+    (_S.COMPENSATION_FAILED, _S.MANUAL_REQUIRED): _by("person"),
 }
 
 #: Live states that a row of each kind can have.
@@ -140,9 +146,12 @@ _LIVE_OF_KIND: Final[Mapping[StepKind, frozenset[StepState]]] = {
     ),
     StepKind.TX: frozenset({_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.MANUAL_REQUIRED}),
     StepKind.WAIT: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}),
-    StepKind.UNDO: frozenset({_S.COMPENSATION_PENDING, _S.COMPENSATING, _S.WAITING, _S.COMPENSATION_FAILED}),
+    StepKind.UNDO: frozenset(
+        {_S.MANUAL_REQUIRED, _S.COMPENSATION_PENDING, _S.COMPENSATING, _S.WAITING, _S.COMPENSATION_FAILED}
+    ),
     StepKind.COMMAND: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}),
     StepKind.TIMER: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
+    StepKind.APPROVAL: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
     StepKind.CHOICE: frozenset({_S.MANUAL_REQUIRED}),
     StepKind.LOOP: frozenset({_S.MANUAL_REQUIRED}),
 }
@@ -159,22 +168,44 @@ _LIVE_IN_RUN: Final[Mapping[RunState, frozenset[StepState]]] = {
     _R.WAITING: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING}),
     _R.COMPENSATING: _STOPPING | {_S.COMPENSATION_PENDING, _S.COMPENSATING},
     _R.CANCEL_REQUESTED: _STOPPING,
-    _R.MANUAL_REQUIRED: _FORWARD,
-    _R.COMPENSATION_FAILED: frozenset({_S.COMPENSATION_FAILED}),
+    _R.MANUAL_REQUIRED: _FORWARD | {_S.COMPENSATION_PENDING, _S.COMPENSATING},
+    _R.COMPENSATION_FAILED: frozenset(
+        {_S.COMPENSATION_FAILED, _S.MANUAL_REQUIRED, _S.COMPENSATION_PENDING, _S.COMPENSATING, _S.WAITING}
+    ),
 }
+
+
+_TURNED = frozenset({_R.COMPENSATING, _R.CANCEL_REQUESTED})
+_UNDOING = frozenset({_R.COMPENSATING, _R.COMPENSATION_FAILED, _R.MANUAL_REQUIRED})
+#: Kinds whose rows are ended as soon as a run stops.
+_CLOSED = frozenset({StepKind.WAIT, StepKind.TIMER, StepKind.APPROVAL})
 
 
 def fits(run: RunState, step: Step) -> bool:
     """Whether a row can be as it is in a run of this state; what does not fit was not written by `decide`."""
     if step.state in FINAL_STEP_STATES:
         return True
-    if step.kind not in WAITING_KINDS and run is _R.WAITING:
+    if run is _R.WAITING and step.kind not in WAITING_KINDS:
         return False
-    if run in {_R.COMPENSATING, _R.CANCEL_REQUESTED} and step.kind in {StepKind.WAIT, StepKind.TIMER}:
+    if run in _TURNED and step.kind in _CLOSED:
         return False
-    if step.kind is StepKind.UNDO and run not in {_R.COMPENSATING, _R.COMPENSATION_FAILED}:
+    if (run is _R.COMPENSATION_FAILED and step.kind is not StepKind.UNDO) or (
+        step.kind is StepKind.UNDO and run not in _UNDOING
+    ):
         return False
     return step.state in _LIVE_IN_RUN.get(run, frozenset()) and step.state in _LIVE_OF_KIND[step.kind]
+
+
+def fit_together(run: RunState, steps: Iterable[Step]) -> bool:
+    """Whether a run's rows can be as they are: each fits, and where an undo is said to have failed, one has."""
+    live = [step for step in steps if step.state not in FINAL_STEP_STATES]
+    if (
+        run is _R.COMPENSATION_FAILED
+        and live
+        and all(step.state is not _S.COMPENSATION_FAILED for step in live)
+    ):
+        return False
+    return all(fits(run, step) for step in live)
 
 
 def check_step(before: StepState | None, after: StepState, cause: Cause) -> None:

@@ -138,6 +138,27 @@ def _earlier(last: Part, mine: tuple[Part, ...], its: tuple[Part, ...], depth: i
     return places[0] < places[1]
 
 
+def firsts(part: Part) -> Iterator[str]:
+    """Yield the leaves with which a part may begin."""
+    if isinstance(part, Leaf):
+        yield part.name
+        return
+    for one in inner(part)[:1] if isinstance(part, Series) else inner(part):
+        yield from firsts(one)
+
+
+def next_after(root: Part, name: str) -> tuple[str, ...]:
+    """Return the leaves that may begin as soon as a leaf is over, and because of it."""
+    way = way_to(root, name)
+    for outer, one in zip(way[-2::-1], way[:0:-1], strict=True):
+        if isinstance(outer, Parallel | Loop):
+            return ()
+        if isinstance(outer, Series) and outer.parts[-1] is not one:
+            place = next(n for n, part in enumerate(outer.parts) if part is one)
+            return tuple(firsts(outer.parts[place + 1]))
+    return ()
+
+
 def tolerated(root: Part, name: str) -> bool:
     """Whether a failure of the node never stops the run: it is in a part that needs none of its branches."""
     return any(isinstance(part, Parallel) and part.need == 0 for part in way_to(root, name))

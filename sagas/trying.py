@@ -44,6 +44,11 @@ def _lambdas(definition: Definition) -> list[tuple[str, tree.Pure]]:
             found.append((node.name, node.command.send))
         elif node.due is not None and not isinstance(node.due, timedelta):
             found.append((node.name, node.due))
+    found += [
+        (node.name, node.approval.params)
+        for node in definition.nodes
+        if node.approval is not None and node.approval.params is not None
+    ]
     for part in tree.parts(definition.flow):
         if isinstance(part, tree.Choice):
             found.append((part.name, part.test))

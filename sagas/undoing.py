@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import retry, timing
+from . import guarding, retry, timing
 from .definition import Node
 from .draft import Draft
 from .facts import FOR_GOOD, TryFailed
 from .model import Decision, Step
 from .words import CANCELLED, NO_REPLY
+
+_PERSONS = frozenset({StepState.MANUAL_REQUIRED, StepState.COMPENSATION_FAILED})
 
 
 def compensating(draft: Draft, code: str) -> None:
@@ -35,25 +38,36 @@ def expire_run(draft: Draft) -> None:
 
 
 def proceed(draft: Draft) -> None:
-    """Begin the next undo, unless something is still under way; end the run after the last."""
-    if any(step.state not in FINAL_STEP_STATES for step in draft.run.steps):
-        return
-    following = _next(draft)
+    """Begin the next undo, unless something is still under way; end the run after the last.
+
+    An undo that is detached and awaits a person holds back no other, but the run does not end without it.
+    """
+    while not (holding := _live(draft)) or all(map(_waits_apart(draft), holding)):
+        following = _next(draft)
+        if following is None or draft.run.state is RunState.CANCEL_REQUESTED:
+            break
+        guarding.begin_undo(draft, *following)
+    if not holding:
+        _end(draft)
+
+
+def _live(draft: Draft) -> list[Step]:
+    return [step for step in draft.run.steps if step.state not in FINAL_STEP_STATES]
+
+
+def _waits_apart(draft: Draft) -> Callable[[Step], bool]:
+    """Return what tells whether a live row holds back no undo."""
+
+    def apart(step: Step) -> bool:
+        node = draft.definition.undone_by(step.name) if step.kind is StepKind.UNDO else None
+        return node is not None and node.undo is not None and node.undo.detached and step.state in _PERSONS
+
+    return apart
+
+
+def _end(draft: Draft) -> None:
     if draft.run.state is RunState.CANCEL_REQUESTED:
         _cancelled(draft)
-    elif following is not None:
-        node, step = following
-        assert node.undo is not None
-        undo = draft.create(
-            node.undo.name,
-            StepKind.UNDO,
-            StepState.COMPENSATION_PENDING,
-            wake_at=draft.first_nudge(),
-            iteration=step.iteration,
-            undo_of=node.name,
-            queue=node.undo.queue,
-        )
-        draft.announce(undo)
     elif timing.has_run_out(draft.run, draft.now):
         expire_run(draft)
     elif any(step.state is StepState.COMPENSATED for step in draft.run.steps):
@@ -146,6 +160,7 @@ def _again_or_stop(
     if failure.verdict in FOR_GOOD or retry.used_up(node.undo.retry, step, start):
         stopped = draft.move(step, StepState.COMPENSATION_FAILED, wake_at=draft.reminder(), **told)
         draft.note("incident.candidate", stopped, code=failure.code, undo_of=step.undo_of)
+        proceed(draft)
         return draft.decision()
     wake_at = draft.first_nudge() if announce else start
     again = draft.move(step, StepState.COMPENSATION_PENDING, wake_at=wake_at, **told)

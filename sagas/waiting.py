@@ -70,32 +70,33 @@ def timed_out(draft: Draft, node: Node, step: Step) -> Decision:
         _rearm(draft, node, step)
     else:
         waits.close(draft, step)
-        _end(draft, step, then)
+        end(draft, step, then, WAIT_TIMEOUT)
     return draft.decision()
 
 
-def _end(draft: Draft, step: Step, then: Then) -> None:
+def end(draft: Draft, step: Step, then: Then, code: str) -> None:
+    """End a row whose time is over; a wait has been closed before."""
     if then is Then.CANCEL:
-        draft.move(step, StepState.CANCELLED, code=WAIT_TIMEOUT)
-        _cancel(draft)
+        draft.move(step, StepState.CANCELLED, code=code)
+        _cancel(draft, code)
     elif then is Then.CONTINUE:
-        skipped = draft.move(step, StepState.SKIPPED, code=WAIT_TIMEOUT)
-        draft.note("step.skipped", skipped, code=WAIT_TIMEOUT)
+        skipped = draft.move(step, StepState.SKIPPED, code=code)
+        draft.note("step.skipped", skipped, code=code)
         advancing.go_on(draft, skipped)
     elif then is Then.COMPENSATE:
-        ended = draft.move(step, StepState.FAILED, code=WAIT_TIMEOUT)
-        draft.note("step.failed", ended, code=WAIT_TIMEOUT)
+        ended = draft.move(step, StepState.FAILED, code=code)
+        draft.note("step.failed", ended, code=code)
         advancing.go_on(draft, ended)
     else:
-        doubting.person(draft, step, WAIT_TIMEOUT, None)
+        doubting.person(draft, step, code, None)
 
 
-def _cancel(draft: Draft) -> None:
+def _cancel(draft: Draft, code: str) -> None:
     """Cancel the run without undo, at once or as soon as nothing beside the wait is under way."""
     alone = all(step.state in FINAL_STEP_STATES for step in draft.run.steps)
     if draft.run.state is RunState.WAITING and alone:
-        draft.note("run.cancelled", code=WAIT_TIMEOUT)
-        draft.move_run(RunState.CANCELLED, code=WAIT_TIMEOUT, cause=WAIT_TIMEOUT)
+        draft.note("run.cancelled", code=code)
+        draft.move_run(RunState.CANCELLED, code=code, cause=code)
         return
     draft.move_run(RunState.CANCEL_REQUESTED, cause=CANCELLED_NO_UNDO, code=None)
     stopping.halt(draft)

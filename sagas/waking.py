@@ -15,6 +15,7 @@ from ..schemas.states import (
 )
 from . import (
     advancing,
+    approving,
     commanding,
     doubting,
     expiring,
@@ -90,6 +91,8 @@ def _timed_out(draft: Draft, node: Node, step: Step) -> Decision:
         return undoing.unanswered(draft, node, step)
     if node.command is not None:
         return commanding.timed_out(draft, node, step)
+    if node.approval is not None:
+        return approving.expired(draft, node, step)
     if node.due is None:
         return waiting.timed_out(draft, node, step)
     draft.note("run.resumed", step, by="timer")

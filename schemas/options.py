@@ -36,6 +36,7 @@ class Then(Enum):
 
 
 OnFailure: TypeAlias = Literal[Then.COMPENSATE, Then.FAIL, Then.PERSON]
+OnReject: TypeAlias = Literal[Then.COMPENSATE, Then.FAIL, Then.CONTINUE]
 OnTimeout: TypeAlias = Literal[
     Then.RECONCILE, Then.RETRY, Then.CANCEL, Then.COMPENSATE, Then.CONTINUE, Then.PERSON
 ]

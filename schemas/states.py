@@ -35,6 +35,20 @@ class Priority(StrEnum):
         return tuple(Priority).index(self)
 
 
+class Risk(StrEnum):
+    """How much may go wrong. HIGH waits for a person's approval, CRITICAL for those of two different persons."""
+
+    LOW = "LOW"
+    MEDIUM = "MEDIUM"
+    HIGH = "HIGH"
+    CRITICAL = "CRITICAL"
+
+    @property
+    def approvals(self) -> int:
+        """How many persons have to approve an undo of that risk: 0, 1 or 2."""
+        return {Risk.HIGH: 1, Risk.CRITICAL: 2}.get(self, 0)
+
+
 class StepState(StrEnum):
     """State of one step, wait or undo of a run."""
 
@@ -66,6 +80,7 @@ class StepKind(StrEnum):
     LOOP = "LOOP"
     TIMER = "TIMER"
     COMMAND = "COMMAND"
+    APPROVAL = "APPROVAL"
 
 
 class LetterStatus(StrEnum):

@@ -19,6 +19,7 @@ from ..schemas.events import Event
 from ..schemas.reading import read_stored
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
 from .clients import KitClients
+from .deciding import Deciding
 from .faults import Faults
 from .places import place_of, row_name
 from .pump import Pump
@@ -43,7 +44,7 @@ _PASSED_WITHIN = {
 _IDLE = 0.02
 
 
-class Kit:
+class Kit(Deciding):
     """A service on a throwaway PostgreSQL, a recording Kafka and a stopped clock; made by `open_kit`.
 
     The real engine runs, but only inside `deliver`, `advance` and `until*`, and one thing at a time, so a test
@@ -291,15 +292,6 @@ class Kit:
                 raise NotReached(f"{what}{why}\n\n{await self._timeline(run)}")
             if not moved:
                 await asyncio.sleep(_IDLE)
-
-    async def _known(self, run: RunRef) -> str:
-        state: str | None = await self._opened.database.pool.fetchval(Sql.run_state, run.id)
-        if state is None:
-            raise UsageError(
-                "MP355",
-                f"run {run} ({run.id}) is not in this kit's database. Start it with kit.start() of the same kit.",
-            )
-        return state
 
     async def _over(self, run: RunRef) -> bool:
         return RunState(await self._known(run)) in FINAL_RUN_STATES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..consumers.app import Milepost
+from ..sagas.approvals import Approval
 from ..sagas.context import RunRef
 from ..sagas.definition import Definition
 from ..sagas.nodes import Node, Undo, Wait
@@ -21,11 +22,11 @@ def place_of(service: Milepost, step: Node[Any, Any] | Undo[Any], call: str) -> 
     Raises:
         UsageError: MP350 when it is none of the service's, MP352 for a wait, which is never called.
     """
-    if isinstance(step, Wait):
+    if isinstance(step, Wait | Approval):
         raise UsageError(
             "MP352",
-            f"kit.{call}({step.name}): a wait is never called, so nothing of it can fail. Deliver its event late with "
-            "kit.advance and kit.deliver, or never.",
+            f"kit.{call}({step.name}): a wait or an approval is never called, so nothing of it can fail. Deliver its "
+            "event late with kit.advance and kit.deliver, or never; of an approval, kit.reject it or let it expire.",
         )
     for definition in service.definitions:
         if _belongs(definition, step):

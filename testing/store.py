@@ -25,6 +25,7 @@ class Sql(Queries):
     passed_step: str
     step_result: str
     sent_command: str
+    open_question: str
     next_due: str
     next_delay: str
     timeline_runs: str

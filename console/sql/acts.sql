@@ -1,7 +1,7 @@
 -- Acts by a person: the step that is meant, what became of a request, and what stands in front of a person.
 
 -- name: steps_of
-SELECT name, iteration, fence FROM milepost.step WHERE run_id = $1 ORDER BY n;
+SELECT name, iteration, fence, asked::text AS asked FROM milepost.step WHERE run_id = $1 ORDER BY n;
 
 -- name: request_state
 SELECT q.state, q.answer, a.id AS audit, a.after::text AS after
@@ -9,20 +9,22 @@ FROM milepost.request AS q
 LEFT JOIN milepost.audit AS a ON a.id = q.id AND a.at = q.answered_at
 WHERE q.id = $1;
 
+-- With $3, who asks, and $4, the roles of that person, without the questions that are not for this person to answer.
 -- name: worklist
-SELECT found.*, milepost.clock() AS now,
+SELECT found.*, found.asks::text AS question, milepost.clock() AS now,
        (SELECT q.what FROM milepost.request AS q
         WHERE q.run_id = found.run_id AND q.state = 'OPEN' AND coalesce(q.step, found.step) IS NOT DISTINCT FROM found.step
         ORDER BY q.id DESC LIMIT 1) AS asked
 FROM (
-    SELECT lower(s.kind) AS kind, r.id AS run_id, r.tenant, r.service, r.saga, r.key, r.state AS run_state, r.cause,
-           s.name AS step, s.iteration, s.state, s.undo_of, s.code, s.message, s.attempt, s.doubt, s.since
+    SELECT CASE WHEN (s.asked ->> 'open')::boolean THEN 'approval' ELSE lower(s.kind) END AS kind, r.id AS run_id, r.tenant,
+           r.service, r.saga, r.key, r.state AS run_state, r.cause, s.name AS step, s.iteration, s.state, s.undo_of, s.code, s.message, s.attempt, s.doubt, s.since,
+           CASE WHEN (s.asked ->> 'open')::boolean THEN s.asked END AS asks, s.wake_at
     FROM milepost.step AS s
     JOIN milepost.run AS r ON r.id = s.run_id
-    WHERE s.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED')
+    WHERE s.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED') OR (s.kind = 'APPROVAL' AND s.state = 'WAITING')
     UNION ALL
     SELECT 'run', r.id, r.tenant, r.service, r.saga, r.key, r.state, r.cause, NULL, '', r.state, NULL, r.code, NULL, 0, false,
-           r.updated_at
+           r.updated_at, NULL, NULL
     FROM milepost.run AS r
     WHERE r.state IN ('MANUAL_REQUIRED', 'COMPENSATION_FAILED')
       AND NOT EXISTS (SELECT FROM milepost.step AS s
@@ -31,11 +33,14 @@ FROM (
     SELECT 'version', r.id, r.tenant, r.service, r.saga, r.key, r.state, r.cause, NULL, '', r.state, NULL,
            'DEFINITION_MISSING',
            'no live process of ' || r.service || ' has had ' || r.saga || ' v' || r.definition || ' in the form that this run has',
-           0, false, h.since
+           0, false, h.since, NULL, NULL
     FROM (SELECT run_id, min(parked_at) AS since FROM milepost.handover WHERE parked_at IS NOT NULL GROUP BY run_id) AS h
     JOIN milepost.run AS r ON r.id = h.run_id
 ) AS found
-WHERE cardinality($1::text[]) = 0 OR found.kind = ANY ($1)
+WHERE (cardinality($1::text[]) = 0 OR found.kind = ANY ($1))
+  AND ($3::text IS NULL OR found.asks IS NULL
+       OR ((jsonb_array_length(found.asks -> 'roles') = 0 OR found.asks -> 'roles' ?| $4::text[])
+           AND NOT EXISTS (SELECT FROM jsonb_array_elements(found.asks -> 'given') AS g WHERE lower(g ->> 'by') = lower($3))))
 ORDER BY found.since
 LIMIT $2;
 

@@ -62,15 +62,15 @@ WITH given AS (
 ), steps AS (
     INSERT INTO milepost.step AS old (run_id, name, iteration, n, kind, state, undo_of, queue, attempt, fence,
         generation, worker, wake_at, doubt, doubt_at, result, code, message, finish_no, probes, nudges, since,
-        first_at, started_at, finished_at, limited_until, spent, granted)
+        first_at, started_at, finished_at, limited_until, spent, granted, asked)
     SELECT s.run_id, s.name, s.iteration, s.n, s.kind, s.state, s.undo_of, s.queue, s.attempt, s.fence, s.generation,
            s.worker, s.wake_at, s.doubt, s.doubt_at, s.result, s.code, s.message, s.finish_no, s.probes, s.nudges,
-           s.since, s.first_at, s.started_at, s.finished_at, s.limited_until, s.spent, s.granted
+           s.since, s.first_at, s.started_at, s.finished_at, s.limited_until, s.spent, s.granted, s.asked
     FROM jsonb_to_recordset($13::jsonb) AS s(run_id uuid, name text, iteration text, n integer, kind text,
         state text, undo_of text, queue text, attempt integer, fence bigint, generation bigint, worker uuid,
         wake_at timestamptz, doubt boolean, doubt_at timestamptz, result jsonb, code text, message text,
         finish_no integer, probes integer, nudges integer, since timestamptz, first_at timestamptz,
-        started_at timestamptz, finished_at timestamptz, limited_until timestamptz, spent jsonb, granted jsonb)
+        started_at timestamptz, finished_at timestamptz, limited_until timestamptz, spent jsonb, granted jsonb, asked jsonb)
     WHERE s.run_id = ANY (ARRAY(SELECT id FROM cas))
     ON CONFLICT (run_id, name, iteration) DO UPDATE
     SET state = excluded.state, queue = excluded.queue, attempt = excluded.attempt, fence = excluded.fence,
@@ -79,7 +79,8 @@ WITH given AS (
         message = excluded.message, finish_no = excluded.finish_no, probes = excluded.probes,
         nudges = excluded.nudges, since = excluded.since, first_at = excluded.first_at,
         started_at = excluded.started_at, finished_at = excluded.finished_at,
-        limited_until = excluded.limited_until, spent = excluded.spent, granted = excluded.granted
+        limited_until = excluded.limited_until, spent = excluded.spent, granted = excluded.granted,
+        asked = excluded.asked
 ), entries AS (
     INSERT INTO milepost.history (run_id, n, event, step, attempt, data)
     SELECT h.run_id, h.n, h.event, h.step, h.attempt, h.data

@@ -3,9 +3,9 @@
 -- The run says whose it is; no row where there is no such run.
 -- name: insert_request
 INSERT INTO milepost.request (id, tenant, service, run_id, what, step, iteration, fence, result, undo, did_not_happen, by,
-    reason, reviewed, budget)
+    reason, reviewed, budget, generation, hash, roles)
 SELECT $1::uuid, r.tenant, r.service, r.id, $3::text, $4::text, $5::text, $6::bigint, $7::jsonb, $8::boolean,
-       $9::boolean, $10::text, $11::text, $12::uuid, $13::jsonb
+       $9::boolean, $10::text, $11::text, $12::uuid, $13::jsonb, $14::bigint, $15::text, $16::text[]
 FROM milepost.run AS r
 WHERE r.id = $2::uuid
 RETURNING id;
@@ -26,11 +26,17 @@ WHERE q.service = $1 AND q.state = 'OPEN'
 ORDER BY q.id
 LIMIT $3;
 
+-- The asker is who, by an act, made the run ask for approval: undo that a person wanted, or a question asked anew.
 -- Somebody else's is left alone. As text: SQLAlchemy teaches its connections to decode jsonb, the pool's do not.
 -- name: take_request
 SELECT q.id, q.run_id, q.what, q.step, q.iteration, q.fence, q.result::text AS result, q.undo,
-       q.did_not_happen, q.budget::text AS budget, q.by, q.reason, q.reviewed,
-       EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run
+       q.did_not_happen, q.budget::text AS budget, q.by, q.reason, q.reviewed, q.generation, q.hash, q.roles,
+       EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run,
+       (SELECT a.by FROM milepost.request AS a
+        WHERE q.what = 'approve' AND a.run_id = q.run_id AND a.state = 'ACCEPTED'
+          AND (a.what IN ('cancel', 'compensate') OR (a.what = 'retry' AND a.step = q.step))
+        ORDER BY a.answered_at DESC
+        LIMIT 1) AS asker
 FROM milepost.request AS q
 WHERE q.id = $1 AND q.state = 'OPEN'
 FOR UPDATE SKIP LOCKED;
@@ -47,8 +53,13 @@ WITH answered AS (
     SELECT a.id, a.answered_at, a.tenant, a.by, 'run.' || a.what, a.run_id, a.step, a.reason, $4::jsonb, $5::jsonb,
            jsonb_strip_nulls(jsonb_build_object('iteration', nullif(a.iteration, ''), 'undo', a.undo,
                                                 'did_not_happen', nullif(a.did_not_happen, false),
-                                                'budget', a.budget))
+                                                'budget', a.budget, 'generation', a.generation, 'hash', a.hash,
+                                                'roles', nullif(a.roles, '{}')))
     FROM answered AS a
     WHERE a.state = 'ACCEPTED'
 )
 SELECT count(*) FROM answered;
+
+-- name: insert_approvals
+INSERT INTO milepost.approval (id, tenant, run_id, step, iteration, generation, hash, by, roles, decision, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);

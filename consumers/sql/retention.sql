@@ -97,6 +97,8 @@ WITH gone AS MATERIALIZED (
     DELETE FROM milepost.step WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), fingerprints AS (
     DELETE FROM milepost.fingerprint WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), approvals AS (
+    DELETE FROM milepost.approval WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), looks AS (
     DELETE FROM milepost.resume_check WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 )

@@ -41,6 +41,14 @@ FROM milepost.step AS s
 WHERE s.run_id = $1 AND s.name = $2 AND s.attempt > 0
 ORDER BY s.n DESC LIMIT 1;
 
+-- The row that asks comes first, of those that do the latest.
+-- name: open_question
+SELECT s.iteration, s.asked::text AS asked
+FROM milepost.step AS s
+WHERE s.run_id = $1 AND s.name = $2
+ORDER BY coalesce((s.asked ->> 'open')::boolean, false) DESC, s.n DESC
+LIMIT 1;
+
 -- name: next_due
 SELECT min(due.wake_at)
 FROM (

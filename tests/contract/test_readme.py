@@ -54,4 +54,4 @@ def test_its_test_passes(
     python = environment / "bin" / "python"
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
     said = run(python, "-m", "pytest", "tests", where=quickstart, MILEPOST_DATABASE_URL=nowhere)
-    assert "1 passed" in said
+    assert "2 passed" in said

@@ -197,7 +197,7 @@ QUERIES = {
     ),
     "requests: open": Hot(RequestSql.open_requests, ("s", ["order/1#@1"], 100), 1000),
     "requests: take": Hot(RequestSql.take_request, (named("a", 1000),), 30),
-    "console: worklist": Hot(ActsSql.worklist, ([], 100), 1500),
+    "console: worklist": Hot(ActsSql.worklist, ([], 100, None, []), 1500),
     "console: old requests": Hot(ActsSql.old_requests, (DUE,), 1000),
     "signals: insert": Hot(
         SignalSql.insert_signals,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from milepost.sagas import questions
 from milepost.sagas.definition import Definition
 from milepost.sagas.facts import (
     Act,
@@ -31,8 +32,9 @@ from milepost.sagas.facts import (
     Wake,
 )
 from milepost.sagas.model import Step
-from milepost.schemas.options import Found, OnFailure, OnTimeout, Probe, Repeat, Retry, Then
-from milepost.schemas.states import StepKind
+from milepost.sagas.shapes import all_of
+from milepost.schemas.options import Found, OnFailure, OnReject, OnTimeout, Probe, Repeat, Retry, Then
+from milepost.schemas.states import Risk, StepKind
 
 from tests.support.sagas import (
     HOUR,
@@ -84,6 +86,68 @@ def _special() -> Iterator[tuple[str, Definition]]:
     add_step(saga, "before", undo=True)
     add_tx(saga, "it", retry=Retry(attempts=2))
     yield "tx", flow(saga)
+    for risk, detached in ((Risk.HIGH, False), (Risk.CRITICAL, True)):
+        saga = new_saga()
+        add_step(saga, "before", undo=True, undo_retry=Retry(attempts=1))
+        add_step(saga, "it", undo=True, undo_retry=Retry(attempts=2), risk=risk, detached=detached)
+        add_step(saga, "after", retry=Retry(attempts=1))
+        yield f"undo-{risk}", flow(saga)
+    policies: tuple[tuple[OnReject, OnTimeout], ...] = (
+        (Then.COMPENSATE, Then.PERSON),
+        (Then.FAIL, Then.RETRY),
+        (Then.CONTINUE, Then.CANCEL),
+        (Then.COMPENSATE, Then.CONTINUE),
+        (Then.FAIL, Then.COMPENSATE),
+    )
+    for reject, expiry in policies:
+        saga = new_saga()
+        add_step(saga, "before", undo=True)
+        add_approval(saga, "it", on_reject=reject, on_expiry=expiry, quorum=2 if expiry is Then.PERSON else 1)
+        add_step(saga, "after", retry=Retry(attempts=1), on_failure=Then.PERSON)
+        yield f"approval-{reject.name}-{expiry.name}", flow(saga)
+
+
+def add_approval(
+    saga: Any,
+    name: str,
+    *,
+    on_reject: OnReject = Then.COMPENSATE,
+    on_expiry: OnTimeout = Then.PERSON,
+    quorum: int = 1,
+    risk: Risk = Risk.HIGH,
+    params: Any = None,
+) -> Any:
+    """Add an approval by the role "boss" that stands for an hour."""
+    return saga.approval(
+        name,
+        roles=frozenset({"boss"}),
+        expires=HOUR,
+        on_reject=on_reject,
+        on_expiry=on_expiry,
+        quorum=quorum,
+        risk=risk,
+        params=params,
+    )
+
+
+def answers(step: Step) -> list[Fact]:
+    """What persons may say to the question of a row: two who approve, one who rejects, and who saw something else."""
+    question = questions.read(step)
+    if question is None:
+        return [Act("approve", "ann", "because", step.name, iteration=step.iteration)]
+    seen: dict[str, Any] = {
+        "generation": question.generation,
+        "hash": question.hash,
+        "iteration": step.iteration,
+    }
+    say = partial(Act, reason="because", step=step.name, roles=frozenset({"boss"}))
+    return [
+        say("approve", "ann", **seen),
+        say("approve", "bob", **seen),
+        say("reject", "cid", **seen),
+        say("approve", "dora", **{**seen, "generation": question.generation - 1}),
+        say("approve", "eve", **{**seen, "hash": "00"}),
+    ]
 
 
 def _wait(policy: OnTimeout, last: bool) -> Definition:
@@ -139,6 +203,35 @@ def acted_on() -> Iterator[Definition]:
         wait = saga.wait("it", Delivered, match=lambda v, key=key: key, timeout=HOUR, on_timeout=policy)  # type: ignore[misc]
         if policy is Then.RECONCILE:
             wait.probe(_ask)
+        yield flow(saga)
+
+
+def approved() -> Iterator[Definition]:
+    """Small sagas, one per way in which persons are asked, and in which undos beside them go on."""
+    once = Retry(attempts=1)
+    for policy in (
+        (Then.COMPENSATE, Then.RETRY),
+        (Then.FAIL, Then.COMPENSATE),
+        (Then.CONTINUE, Then.CONTINUE),
+    ):
+        saga = new_saga()
+        reject, expiry = policy
+        add_approval(saga, "it", on_reject=reject, on_expiry=expiry)  # type: ignore[arg-type]
+        add_step(saga, "other", retry=once, no_undo="none needed")
+        yield flow(saga)
+    saga = new_saga()
+    add_approval(saga, "it", risk=Risk.CRITICAL, params=lambda v: None)
+    yield flow(saga)
+    saga = new_saga()
+    last = add_approval(saga, "it", risk=Risk.CRITICAL, on_expiry=Then.CANCEL)
+    wait = saga.wait("w", Delivered, match=lambda v: "k", timeout=HOUR, on_timeout=Then.PERSON)
+    saga.flow(all_of(last, wait))
+    yield saga.definition
+    for risk, detached in ((Risk.HIGH, False), (Risk.HIGH, True)):
+        saga = new_saga()
+        add_step(saga, "it", undo=True, undo_retry=once, retry=once)
+        add_step(saga, "other", undo=True, undo_retry=once, retry=once, risk=risk, detached=detached)
+        add_step(saga, "after", retry=once)
         yield flow(saga)
 
 

@@ -25,6 +25,14 @@ def nested() -> Iterator[tuple[str, Definition]]:
     yield "no-undo", _beside(_failing, _plain)
     yield "optional", _of(lambda saga: (optional(_failing(saga, "it")), _wait(Then.CONTINUE)(saga, "w")))
     yield "at-least", _of(lambda saga: (at_least(1, _never(saga, "it"), _plain(saga, "other")),))
+    yield (
+        "at-least-beside-a-person",
+        _of(lambda saga: (at_least(1, _persons(saga, "it"), _plain(saga, "other")),)),
+    )
+    yield (
+        "at-least-and-on",
+        _of(lambda saga: (at_least(1, _persons(saga, "it"), _plain(saga, "other")), _plain(saga, "then"))),
+    )
     yield "choice", _of(lambda saga: (when(_raises, _plain(saga, "it")),))
     yield "way-past", _of(lambda saga: (when(_no, _plain(saga, "it")),))
     yield "loop", _of(lambda saga: (loop(_plain(saga, "it"), until=_no, at_most=1),))
@@ -115,6 +123,10 @@ def _plain(saga: Any, name: str) -> Any:
 
 def _never(saga: Any, name: str) -> Any:
     return add_step(saga, name, Repeat.NEVER, retry=ONCE, undo=True, undo_retry=ONCE)
+
+
+def _persons(saga: Any, name: str) -> Any:
+    return add_step(saga, name, retry=ONCE, on_failure=Then.PERSON, no_undo="none needed")
 
 
 def _failing(saga: Any, name: str) -> Any:

@@ -33,11 +33,11 @@ class Person:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
-    async def __call__(self, *words: str, json_lines: bool = True) -> Said:
+    async def __call__(self, *words: str, json_lines: bool = True, by: str = "ann") -> Said:
         """Run a command line; without `json_lines` each line of stdout is under "text"."""
         self._capsys.readouterr()
         more = ["--json"] if json_lines else []
-        status = await asyncio.to_thread(main.run, [*more, "--as", "ann", *words])
+        status = await asyncio.to_thread(main.run, [*more, "--as", by, *words])
         captured = self._capsys.readouterr()
         lines = [json.loads(line) if json_lines else {"text": line} for line in captured.out.splitlines()]
         return Said(status, lines, captured.err)

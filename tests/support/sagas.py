@@ -29,7 +29,7 @@ from milepost.sagas.nodes import Step as StepNode
 from milepost.sagas.saga import Saga
 from milepost.schemas.events import Event
 from milepost.schemas.options import Found, OnFailure, Probe, Repeat, Retry
-from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepState
+from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, Risk, RunState, StepState
 from pydantic import BaseModel
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -74,6 +74,8 @@ def add_step(
     on_failure: OnFailure | None = None,
     irreversible: bool = False,
     no_undo: str | None = None,
+    risk: Risk = Risk.LOW,
+    detached: bool = False,
 ) -> StepNode[Order, Done]:
     """Add a step with what the arguments say; the undo is named undo_<step>."""
 
@@ -93,10 +95,11 @@ def add_step(
         async def undoing(ctx: Any, done: Done | None) -> None: ...
 
         undoing.__name__ = f"undo_{name}"
+        often = undo_retry or Retry(attempts=3, within=None)
         if blind:
-            run.undo(blind=True, retry=undo_retry or Retry(attempts=3, within=None))(undoing)
+            run.undo(blind=True, retry=often, risk=risk, detached=detached)(undoing)
         else:
-            run.undo(retry=undo_retry or Retry(attempts=3, within=None))(undoing)
+            run.undo(retry=often, risk=risk, detached=detached)(undoing)
     if probe:
 
         @run.probe(settle=settle, give_up=give_up)

@@ -56,6 +56,11 @@ async def _step(ctx: Ctx, what: str, *, dedupe: bool) -> Done:
     return Done(number=number)
 
 
+async def take_step(ctx: Ctx, what: str) -> Done:
+    """Do something that the other side dedupes."""
+    return await _step(ctx, what, dedupe=True)
+
+
 async def _book(ctx: Ctx, tx: Transaction, what: str) -> None:
     world = ctx.use(World)
     await world.fault(ctx.input.name, what, "before")

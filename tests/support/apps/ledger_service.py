@@ -7,11 +7,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.support.apps.ledger import PREFIX, SAGAS, Delivered, last_item
+from tests.support.apps.ledger_approvals import APPROVALS
 from tests.support.apps.ledger_world import World
 
 settings = Settings.from_env()
 engine = create_async_engine(settings.sqlalchemy_url)
-service = Milepost(PREFIX, sagas=[*SAGAS, last_item], engine=engine, settings=settings)
+service = Milepost(PREFIX, sagas=[*SAGAS, last_item, *APPROVALS], engine=engine, settings=settings)
 service.provide(World, World.connect)
 
 books = service.consumer(f"{PREFIX}-books")

@@ -17,6 +17,7 @@ from milepost import Milepost, Saga
 from milepost.schemas.states import FINAL_RUN_STATES
 
 from tests.support.apps.ledger import SAGAS, Job, last_item
+from tests.support.apps.ledger_approvals import APPROVALS
 from tests.support.apps.ledger_world import TABLES
 from tests.support.engine import settings_for
 from tests.support.waiting import until
@@ -46,7 +47,9 @@ class Stage:
     producer: AIOKafkaProducer
 
     def __post_init__(self) -> None:
-        self.service = Milepost(self.prefix, sagas=[*SAGAS, last_item], settings=settings_for(self.url))
+        self.service = Milepost(
+            self.prefix, sagas=[*SAGAS, last_item, *APPROVALS], settings=settings_for(self.url)
+        )
 
     def env(self, **more: object) -> dict[str, str]:
         """Return the environment of the service's processes."""

@@ -15,7 +15,7 @@ from milepost.sagas.transitions import fits
 from milepost.sagas.words import CANCELLED, CANCELLED_NO_UNDO
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
 
-from tests.support.allsagas import DEFINITIONS, acts, facts
+from tests.support.allsagas import DEFINITIONS, acts, answers, facts
 from tests.support.sagas import (
     HOUR,
     LIMITS,
@@ -29,8 +29,29 @@ from tests.support.sagas import (
 HELD = {StepState.RUNNING, StepState.RECONCILING, StepState.COMPENSATING}
 
 
+#: A question as its row keeps it, with another hash than that of any run here.
+ASKED = {
+    "generation": 1,
+    "risk": "HIGH",
+    "needed": 2,
+    "roles": ["boss"],
+    "hash": "0",
+    "params": None,
+    "open": True,
+    "given": [{"by": "ann", "roles": [], "reason": "because", "at": "2026-01-01T00:00:00+00:00"}],
+}
+
+
 def rows(name: str, kind: StepKind, undo_of: str | None) -> Iterator[Step]:
-    """A row in every state, with and without doubt, tries left, and a signal."""
+    """A row in every state, with and without doubt, tries left, a signal, and a question."""
+    asking = kind is StepKind.APPROVAL or (kind is StepKind.UNDO and name == "undo_it")
+    for row in _rows(name, kind, undo_of):
+        yield row
+        if asking and not row.doubt:
+            yield replace(row, asked=ASKED)
+
+
+def _rows(name: str, kind: StepKind, undo_of: str | None) -> Iterator[Step]:
     for state, doubt, attempt, signal in itertools.product(
         StepState, (False, True), (1, 2), (None, {"id": "s"})
     ):
@@ -114,7 +135,7 @@ def said(definition: Definition, row: Step, n: int) -> Iterator[tuple[Run, Fact]
     if row.attempt == 1:
         for run in going(runs(definition, row)):
             share = slice(None) if fits(run.state, row) else slice(row.doubt, None, 2)
-            yield from ((run, act) for act in acts(row.name)[share])
+            yield from ((run, act) for act in (*acts(row.name), *answers(row))[share])
 
 
 @pytest.mark.parametrize("name", [name for name in DEFINITIONS if not name.endswith(("-FAIL", "-PERSON"))])

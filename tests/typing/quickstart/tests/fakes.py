@@ -24,6 +24,8 @@ class FakePayments(Payments):
     async def invoice(self, charge: str) -> str:
         return f"https://invoices.example/{charge}"
 
+    async def refund(self, charge: str, *, reference: str) -> None: ...
+
 
 class FakeWarehouse(Warehouse):
     def __init__(self) -> None: ...
@@ -32,6 +34,8 @@ class FakeWarehouse(Warehouse):
         return f"r-{sku}"
 
     async def pack(self, reservation: str) -> None: ...
+
+    async def release(self, reservation: str) -> None: ...
 
 
 class FakeCarrier(Carrier):
@@ -44,3 +48,4 @@ class FakeCarrier(Carrier):
 def provide_fakes(kit: Kit) -> None:
     kit.provide(Warehouse, FakeWarehouse())
     kit.provide(Carrier, FakeCarrier())
+    kit.provide(Payments, FakePayments())

@@ -1,7 +1,7 @@
 from datetime import timedelta
 from typing import TypeAlias
 
-from milepost import Absent, Context, Found, Probe, Repeat, Retry, Saga, Then, Transaction, all_of
+from milepost import Absent, Context, Found, Probe, Repeat, Retry, Risk, Saga, Then, Transaction, all_of
 from pydantic import BaseModel
 from sqlalchemy import update
 
@@ -52,7 +52,7 @@ async def find_charge(ctx: Ctx) -> Probe[Charge]:
     return Found(Charge(id=charge_id))
 
 
-@charge_card.undo
+@charge_card.undo(risk=Risk.HIGH)  # waits for a person
 async def refund(ctx: Ctx, done: Charge) -> None:
     await ctx.use(Payments).refund(done.id, reference=ctx.idempotency_key)
 
