@@ -31,7 +31,7 @@ from .facts import (
     Wake,
 )
 from .model import Decision, Limits, Run, Step
-from .transitions import Cause, fits
+from .transitions import Cause, fit_together, fits
 
 _CAUSES: dict[type, Cause] = {
     Start: "start",
@@ -71,11 +71,16 @@ def decide(
     node = None if step is None else acting.node_of(definition, step)
     if step is None or node is None:
         return draft.refused(f"{definition.title} has no step {fact.step} in run {run.saga}/{run.key}")
-    if not fits(run.state, step):
+    if not fits(run.state, step) or _no_undo_failed(run):
         return draft.refused(
             f"{step.name} is {step.state} in a run that is {run.state}: this engine did not write that"
         )
     return _of_step(draft, node, budgets.charged(definition, step, fact, now), fact)
+
+
+def _no_undo_failed(run: Run) -> bool:
+    """Whether a run says that an undo of it has failed, and no row says which."""
+    return run.state is RunState.COMPENSATION_FAILED and not fit_together(run.state, run.steps)
 
 
 def _of_step(  # noqa: PLR0911 - one return per kind of fact

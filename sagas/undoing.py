@@ -66,6 +66,10 @@ def _waits_apart(draft: Draft) -> Callable[[Step], bool]:
 
 
 def _end(draft: Draft) -> None:
+    if (
+        draft.run.state is RunState.MANUAL_REQUIRED
+    ):  # whom it stood in front of is not among its rows any more
+        draft.move_run(RunState.COMPENSATING, code=None)
     if draft.run.state is RunState.CANCEL_REQUESTED:
         _cancelled(draft)
     elif timing.has_run_out(draft.run, draft.now):
