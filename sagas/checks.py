@@ -82,10 +82,11 @@ def check_definition_rules(definition: Definition) -> None:
 
 
 def _check_step(definition: Definition, node: Node) -> None:
+    _check_forward(definition, node)
     place = f"{definition.title}, step {node.name}"
     if node.on_failure not in get_args(OnFailure):
         raise DefinitionError(
-            "MP113", f"{place}: on_failure={node.on_failure} is none of COMPENSATE, FAIL and PERSON."
+            "MP113", f"{place}: on_failure={node.on_failure} is none of COMPENSATE, FAIL, PERSON and RETRY."
         )
     if node.repeat is Repeat.ASK_FIRST and node.probe is None:
         raise DefinitionError(
@@ -99,6 +100,15 @@ def _check_step(definition: Definition, node: Node) -> None:
             "MP116",
             f"{place} {why}, so its probe would never be asked. Delete the probe"
             + (", or say repeat=Repeat.ASK_FIRST." if node.kind is StepKind.STEP else "."),
+        )
+
+
+def _check_forward(definition: Definition, node: Node) -> None:
+    if node.on_failure is Then.RETRY and node.kind not in {StepKind.STEP, StepKind.TX}:
+        raise DefinitionError(
+            "MP138",
+            f"{definition.title}, {node.name}: on_failure=Then.RETRY tries a step without end, and this is a "
+            f"{node.kind.value.lower()}. Say Then.PERSON, COMPENSATE or FAIL.",
         )
 
 

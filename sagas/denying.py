@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..schemas.options import Then
 from ..schemas.states import StepState
-from . import advancing, doubting, stopping
+from . import advancing, doubting, rolling, stopping
 from .definition import Node
 from .draft import Draft
 from .model import Step
@@ -52,5 +52,7 @@ def give_in(draft: Draft, node: Node, step: Step) -> None:
     code = step.code or OUTCOME_UNKNOWN
     if not draft.stopping and node.on_failure is Then.PERSON:
         doubting.person(draft, step, code, step.message)
-        return
-    advancing.go_on(draft, draft.move(step, StepState.FAILED))
+    elif not draft.stopping and node.on_failure is Then.RETRY:
+        rolling.hold(draft, node, step, code)
+    else:
+        advancing.go_on(draft, draft.move(step, StepState.FAILED))

@@ -23,6 +23,7 @@ from . import (
     forward,
     locking,
     retry,
+    rolling,
     settling,
     undoing,
     waiting,
@@ -102,6 +103,8 @@ def _timed_out(draft: Draft, node: Node, step: Step) -> Decision:
 
 def _look_again(draft: Draft, node: Node, step: Step) -> None:
     if step.state in {StepState.MANUAL_REQUIRED, StepState.COMPENSATION_FAILED}:
+        if step.kind is not StepKind.UNDO and rolling.again(draft, node, step):
+            return
         draft.note("step.reminder", step, code=step.code, state=step.state.value)
         draft.move(step, step.state, wake_at=draft.reminder())
     elif step.state is StepState.UNKNOWN and not node.can_ask:  # the step's policy has changed since

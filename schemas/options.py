@@ -35,7 +35,7 @@ class Then(Enum):
     PERSON = "person"
 
 
-OnFailure: TypeAlias = Literal[Then.COMPENSATE, Then.FAIL, Then.PERSON]
+OnFailure: TypeAlias = Literal[Then.COMPENSATE, Then.FAIL, Then.PERSON, Then.RETRY]
 OnReject: TypeAlias = Literal[Then.COMPENSATE, Then.FAIL, Then.CONTINUE]
 OnTimeout: TypeAlias = Literal[
     Then.RECONCILE, Then.RETRY, Then.CANCEL, Then.COMPENSATE, Then.CONTINUE, Then.PERSON

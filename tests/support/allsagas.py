@@ -86,6 +86,10 @@ def _special() -> Iterator[tuple[str, Definition]]:
     add_step(saga, "before", undo=True)
     add_tx(saga, "it", retry=Retry(attempts=2))
     yield "tx", flow(saga)
+    saga = new_saga()
+    add_step(saga, "before", irreversible=True)
+    add_step(saga, "it", on_failure=Then.RETRY, retry=Retry(attempts=1))
+    yield "forward", flow(saga)
     for risk, detached in ((Risk.HIGH, False), (Risk.CRITICAL, True)):
         saga = new_saga()
         add_step(saga, "before", undo=True, undo_retry=Retry(attempts=1))
