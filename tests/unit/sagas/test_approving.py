@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from milepost.sagas import questions
-from milepost.sagas.facts import Act, Claim, Wake
+from milepost.sagas.facts import Act, Claim, Succeeded, Wake
 from milepost.sagas.model import Decision, Work
 from milepost.sagas.questions import Question
-from milepost.sagas.shapes import all_of, when
+from milepost.sagas.shapes import all_of, loop, when
 from milepost.schemas.options import OnTimeout, Retry, Then
 from milepost.schemas.states import Risk, RunState, StepState
 from pydantic import BaseModel
@@ -379,3 +379,37 @@ def test_undo_parameters_that_changed_void_its_approval() -> None:
     say(play, "approve", "undo_three", "ann")
     play.succeed("undo_three")
     assert play.state("undo_two") is StepState.COMPENSATION_PENDING
+
+
+def test_undos_of_branches_and_rounds_wait_each_for_its_own_approval() -> None:
+    """A refund for each round, and a branch beside: every question is bound to its round."""
+    saga = new_saga()
+    pay = add_step(saga, "pay", undo=True, risk=Risk.HIGH, detached=True)
+    beside = add_step(saga, "beside", undo=True)
+    last = add_step(saga, "last", retry=Retry(attempts=1))
+    rounds = iter((False, True))
+    saga.flow(all_of(loop(pay, until=lambda v: next(rounds), at_most=2), beside), last)
+    play = Play(saga.definition)
+    for turn in ("1", "2"):
+        claimed = play.send(Claim("pay", OTHER, turn)).claimed
+        assert claimed is not None
+        play.send(Succeeded("pay", claimed.fence, {"id": turn}, turn))
+    play.succeed("beside")
+    play.fail("last")
+    assert play.run.step("undo_pay", "2") is None, "what ended last is undone first"
+    play.succeed("undo_beside")
+    waiting = [row for row in play.run.steps if row.name == "undo_pay"]
+    assert [(row.iteration, row.state) for row in waiting] == [
+        ("2", StepState.MANUAL_REQUIRED),
+        ("1", StepState.MANUAL_REQUIRED),
+    ]
+    assert ended(play) is RunState.MANUAL_REQUIRED
+    for row in waiting:
+        asked_about = questions.read(row)
+        assert asked_about is not None
+        seen: dict[str, Any] = {"generation": 1, "hash": asked_about.hash, "iteration": row.iteration}
+        play.send(Act("approve", "ann", "yes", "undo_pay", **seen))
+        claimed = play.send(Claim("undo_pay", OTHER, row.iteration)).claimed
+        assert claimed is not None
+        play.send(Succeeded("undo_pay", claimed.fence, None, row.iteration))
+    assert ended(play) is RunState.COMPENSATED
