@@ -14,7 +14,7 @@ from milepost.devstack.process import DATA_VARIABLE
 
 from tests.support import servers
 
-pytest_plugins = ["tests.support.collecting"]
+pytest_plugins = ["tests.support.collecting", "tests.support.ordering"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them, and every process they start, ignore Ctrl-C.

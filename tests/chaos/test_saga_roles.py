@@ -18,7 +18,7 @@ async def test_every_role_in_a_process_of_its_own_carries_a_parcel_there_and_bac
     database_url: str, kafka: str, topic_prefix: str
 ) -> None:
     async with staged(database_url, kafka, topic_prefix) as stage:
-        async with served(stage.env(LEDGER_WAIT=20), *ROLES, ready=90):
+        async with served(stage.env(LEDGER_WAIT=10), *ROLES, ready=90):
             there = [await stage.start(parcel, f"there-{n}") for n in range(3)]
             back = [await stage.start(parcel, f"back-{n}") for n in range(3)]
             for n in range(3):

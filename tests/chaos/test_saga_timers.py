@@ -11,7 +11,7 @@ from tests.support.apps.ledger_stage import staged
 from tests.support.process import served
 from tests.support.waiting import until
 
-WAITING = int(os.environ.get("MILEPOST_TEST_WAITS", "300"))
+WAITING = int(os.environ.get("MILEPOST_TEST_WAITS", "120"))
 HALF = ("relay,orchestrator,waker,upkeep", "worker,compensator,signals,consumers")
 UNDONE = ["pay", "send", "call back", "repay"]
 
