@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from milepost.sagas import Context, RunRef, Saga, Step, View, Wait, codec, encode_result, operation_key
+from milepost.sagas.purse import Purse
 from milepost.schemas.errors import DefinitionError, UsageError
 from milepost.schemas.events import Event
 from milepost.schemas.options import Repeat, Then
@@ -48,6 +49,7 @@ def context(play: Play, reader: str = "close", **options: Any) -> Context[Order]
         "emitted": [],
         "should_stop": lambda: False,
         "beat": beat,
+        "purse": Purse(play.definition, None, play.run, None),
     }
     return Context(
         play.definition, play.run, reader=reader, idempotency_key="k", attempt=2, **(values | options)
