@@ -81,9 +81,12 @@ async def finish(engine: Engine, call: Call, fact: Fact, inline: InlineClaim) ->
     recovered: list[Claimed] = []
 
     def still_ours(run: Run) -> Fact | None:
-        following = unanswered(run, inline, call.step)
         step = run.step(call.step.name, call.step.iteration)
-        stored = step is not None and step.fence == call.step.fence and step.state not in HELD_STEP_STATES
+        ours = step is not None and step.fence == call.step.fence
+        stored = ours and step is not None and step.state not in HELD_STEP_STATES
+        # A row beside it that this process seems to hold, while this one is not stored, is another branch's: the answer
+        # to its claim was lost, and that claim is made again.
+        following = unanswered(run, inline, call.step) if stored or not ours else None
         recovered.extend([following] if following else [])
         return None if following or stored else fact
 

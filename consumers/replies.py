@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
+from ..sagas import codec
 from ..sagas.facts import Replied
 from ..schemas.commands import DONE, NOTHING, REFUSED
 from ..schemas.envelope import Envelope, NotAnEvent
@@ -59,11 +60,12 @@ def read_reply(envelope: Envelope, data: bytes) -> Reply:
 
 
 def _body(data: bytes) -> object:
-    """Return the body; one that is no JSON is None, which is no reply of any class."""
+    """Return the body; one that is no JSON, or that no row can hold, is None, which is no reply of any class."""
     try:
-        return json.loads(data)
-    except ValueError:
+        body: object = json.loads(data)
+    except (ValueError, RecursionError):
         return None
+    return body if codec.storable(body) else None
 
 
 class _Said(BaseModel):

@@ -83,6 +83,15 @@ def decode(model: type[BaseModel], value: Json) -> Any:
     return _adapter(model).validate_json(canonical_json(value))
 
 
+def storable(value: Json) -> bool:
+    """Whether a jsonb column can hold this: no U+0000, no lone surrogate, no number that is none, not too deep."""
+    try:
+        canonical_json(value)
+        return not _holds(value, lambda text: "\x00" in text)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _holds(value: Json, is_it: Callable[[str], bool]) -> bool:
     """Whether any text in JSON, names included, is what is looked for."""
     if isinstance(value, str):

@@ -39,12 +39,21 @@ def used_up(draft: Draft, node: Node, step: Step) -> None:
         doubting.unknown(draft, step) if doubting.must_be_known(draft, node) else give_in(draft, node, step)
     elif node.probe is not None or node.irreversible:
         doubting.unknown(draft, step)
-    elif node.on_failure is Then.COMPENSATE and node.undo is not None and not node.undo.blind:
-        if advancing.would_stop(draft, step):
-            stopping.stop(draft, step.code or OUTCOME_UNKNOWN, undo=True)
-        doubting.unknown(draft, step)
+    elif node.on_failure in {Then.COMPENSATE, Then.FAIL} and node.undo is not None and not node.undo.blind:
+        _undoable(draft, node, step)
     else:
         give_in(draft, node, step)
+
+
+def _undoable(draft: Draft, node: Node, step: Step) -> None:
+    """Find out what a step in doubt has done, which is undone with the run: now, or, where it is tolerated, later."""
+    stops = advancing.would_stop(draft, step)
+    if stops and node.on_failure is Then.FAIL:
+        give_in(draft, node, step)
+        return
+    if stops:
+        stopping.stop(draft, step.code or OUTCOME_UNKNOWN, undo=True)
+    doubting.unknown(draft, step)
 
 
 def give_in(draft: Draft, node: Node, step: Step) -> None:
