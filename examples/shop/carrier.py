@@ -1,7 +1,11 @@
 """The carrier: it takes parcels over HTTP and reports deliveries to Kafka, in its own time, not always well.
 
-Run it with `uvicorn milepost.examples.shop.carrier:api`; COMPANY_LEDGER and CARRIER_KAFKA are needed.
-It is another company: it writes plain CloudEvents with a plain producer and knows nothing of Milepost.
+Run it with `uvicorn milepost.examples.shop.carrier:api`; COMPANY_LEDGER and CARRIER_KAFKA are needed, CARRIER_TOPIC is
+"deliveries" without it. It is another company: it writes plain CloudEvents with a plain producer and knows nothing of
+Milepost.
+
+A parcel with an address ends as the address says (`faults.at_address`), and that is reported as `carrier.parcel-ended`
+with an outcome; one without is delivered, and reported as `carrier.delivered`.
 """
 
 from __future__ import annotations
@@ -21,11 +25,17 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from ..stage.company import Calls, ledger_path, refused
-from .faults import CarrierFault, carrier_fault
+from .faults import CarrierFault, End, at_address, carrier_fault
 from .ledger import Effect, Ledger
 
 #: How long a parcel is on its way.
 TRANSIT = timedelta(seconds=1)
+
+#: What is booked when a parcel has come to its end.
+ENDS = {End.DELIVERED: "deliver", End.RETURNED: "return", End.LOST: "lose"}
+
+#: How often an end is reported; once if nothing is said.
+COPIES = {CarrierFault.NEVER: 0, CarrierFault.TWICE: 2}
 
 Key = Annotated[str, Header(alias="idempotency-key")]
 
@@ -34,6 +44,7 @@ class NewShipment(BaseModel):
     """A parcel as the shop hands it over."""
 
     order_id: str
+    address: str = ""
 
 
 class Reports:
@@ -50,16 +61,17 @@ class Reports:
         return len(self._due)
 
     def later(self, parcel: Effect, *, copies: int) -> None:
-        """Report the delivery after the transit time."""
+        """End a parcel after the transit time, and report it so many times."""
         task = asyncio.create_task(self._after_transit(parcel, copies))
         self._due.add(task)
         task.add_done_callback(self._due.discard)
 
     async def now(self, parcel: Effect, *, copies: int = 1) -> None:
-        """Book the delivery, then report it."""
-        await self._ledger.book("deliver", parcel.reference, parcel.order_id, subject=parcel.id)
+        """Book how a parcel ended, then report it."""
+        end = at_address(parcel.subject)
+        await self._ledger.book(ENDS[end], parcel.reference, parcel.order_id, subject=parcel.id)
         for _ in range(copies):
-            await self._send(parcel)
+            await self._send(parcel, end)
 
     async def stop(self) -> None:
         """Forget what is due."""
@@ -72,20 +84,20 @@ class Reports:
         if not await self._ledger.find("cancel", subject=parcel.id):
             await self.now(parcel, copies=copies)
 
-    async def _send(self, parcel: Effect) -> None:
+    async def _send(self, parcel: Effect, end: End) -> None:
+        what = "parcel-ended" if parcel.subject else "delivered"
         headers = {
             "ce_specversion": "1.0",
-            "ce_id": f"{parcel.order_id}:{parcel.id}:delivered",
+            "ce_id": f"{parcel.order_id}:{parcel.id}:{what}",
             "ce_source": "https://carrier.example/parcels",
-            "ce_type": "carrier.delivered",
+            "ce_type": f"carrier.{what}",
             "content-type": "application/json",
         }
+        body = {"order_id": parcel.order_id, "tracking_id": tracking(parcel), "signed": True}
         await self._producer.send_and_wait(
-            "deliveries",
+            os.environ.get("CARRIER_TOPIC", "deliveries"),
             key=parcel.order_id.encode(),
-            value=json.dumps(
-                {"order_id": parcel.order_id, "tracking_id": tracking(parcel), "signed": True}
-            ).encode(),
+            value=json.dumps({**body, "outcome": end} if parcel.subject else body).encode(),
             headers=[(name, value.encode()) for name, value in headers.items()],
         )
 
@@ -97,7 +109,7 @@ def tracking(parcel: Effect) -> str:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    ledger = Ledger(ledger_path(), once={"ship", "cancel", "deliver"})
+    ledger = Ledger(ledger_path(), once={"ship", "cancel", *ENDS.values()})
     producer = AIOKafkaProducer(bootstrap_servers=os.environ["CARRIER_KAFKA"], acks="all")
     await producer.start()
     app.state.ledger, app.state.reports = ledger, Reports(ledger, producer)
@@ -117,13 +129,13 @@ async def ship(body: NewShipment, key: Key) -> Response:
     ledger: Ledger = carrier.state.ledger
     reports: Reports = carrier.state.reports
     fault = carrier_fault(body.order_id)
-    if fault is CarrierFault.REFUSES:
+    if fault is CarrierFault.REFUSES or at_address(body.address) is End.REFUSED:
         return refused(409, "NO_ROUTE")
-    parcel, new = await ledger.book("ship", key, body.order_id)
+    parcel, new = await ledger.book("ship", key, body.order_id, subject=body.address)
     if new and fault is CarrierFault.EARLY:
         await reports.now(parcel)
-    elif new and fault is not CarrierFault.NEVER:
-        reports.later(parcel, copies=2 if fault is CarrierFault.TWICE else 1)
+    elif new and (body.address or fault is not CarrierFault.NEVER):
+        reports.later(parcel, copies=COPIES.get(fault, 1))
     return JSONResponse({"number": tracking(parcel)}, status_code=201 if new else 200)
 
 
@@ -145,8 +157,8 @@ async def shipment(number: str) -> Response:
     found = await ledger.find("ship", number=number)
     if not found:
         return refused(404, "NO_SUCH_PARCEL")
-    delivered = await ledger.find("deliver", reference=found[0].reference)
-    return JSONResponse({"number": number, "delivered": bool(delivered)})
+    ended = [end for end, kind in ENDS.items() if await ledger.find(kind, reference=found[0].reference)]
+    return JSONResponse({"number": number, "outcome": ended[0] if ended else ""})
 
 
 @carrier.get("/due")

@@ -26,7 +26,9 @@ class Addresses(BaseSettings):
     caller: str = "shop"
 
 
-class _Client:
+class Client:
+    """A client of one company."""
+
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
@@ -41,6 +43,9 @@ class _Client:
         headers = {"idempotency-key": key} if key else {}
         return _answer(await self._http.post(path, json=body, headers=headers))
 
+    async def _get(self, path: str, **params: str) -> Any:
+        return _answer(await self._http.get(path, params=params))
+
 
 def _answer(response: httpx.Response) -> Any:
     """Return the body; 402 and 409 are a final no with the other side's own code."""
@@ -50,7 +55,7 @@ def _answer(response: httpx.Response) -> Any:
     return response.json()
 
 
-class Warehouse(_Client):
+class Warehouse(Client):
     """Dedupes on the idempotency key, so every call may be repeated."""
 
     @classmethod
@@ -70,7 +75,7 @@ class Warehouse(_Client):
         await self._post(f"/reservations/{reservation_id}/release", {}, key=key)
 
 
-class Bank(_Client):
+class Bank(Client):
     """Books every charge that it is asked for; only refunds are deduped, by their reference."""
 
     @classmethod
@@ -92,8 +97,7 @@ class Bank(_Client):
 
     async def find_charge(self, *, reference: str) -> str | None:
         """Look up a charge by our reference; None when the bank knows of none."""
-        response = await self._http.get("/charges", params={"reference": reference})
-        found = _answer(response)
+        found = await self._get("/charges", reference=reference)
         return str(found[0]["id"]) if found else None
 
     async def refund(self, charge_id: str, *, reference: str) -> None:
@@ -101,7 +105,7 @@ class Bank(_Client):
         await self._post("/refunds", {"charge_id": charge_id, "reference": reference})
 
 
-class Carrier(_Client):
+class Carrier(Client):
     """Dedupes on the idempotency key; reports deliveries later, as events."""
 
     @classmethod

@@ -36,6 +36,17 @@ class CarrierFault(StrEnum):
     """Reports the delivery twice."""
 
 
+class End(StrEnum):
+    """What becomes of a parcel with an address."""
+
+    DELIVERED = "delivered"
+    RETURNED = "returned"
+    LOST = "lost"
+    REFUSED = "refused"
+    """409, no parcel taken."""
+
+
+_ADDRESSES = {"moved away": End.RETURNED, "at sea": End.LOST, "nowhere": End.REFUSED}
 _BANK = {
     3: BankFault.DECLINES,
     5: BankFault.LATE,
@@ -68,3 +79,8 @@ def bank_fault(order_id: str) -> BankFault:
 def carrier_fault(order_id: str) -> CarrierFault:
     """Return how the carrier treats this order's parcel."""
     return _CARRIER.get(number_of(order_id) % 20, CarrierFault.NONE)
+
+
+def at_address(address: str) -> End:
+    """Return what becomes of a parcel to this address."""
+    return _ADDRESSES.get(address, End.DELIVERED)

@@ -21,6 +21,9 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    exists,
+    func,
+    literal,
     select,
 )
 from sqlalchemy.dialects.sqlite import insert
@@ -35,7 +38,7 @@ class Effect:
         kind: "charge", "refund", "reserve", "release", "ship", "cancel" …
         reference: What the caller named it by (idempotency key or reference).
         order_id: The order it belongs to.
-        subject: For an undo, the id of what it undoes.
+        subject: For an undo, the id of what it undoes; for a reservation the goods.
         amount: Money as decimal text, '' where there is none.
     """
 
@@ -45,6 +48,23 @@ class Effect:
     order_id: str
     subject: str = ""
     amount: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many effects of one kind and subject may stand at a time.
+
+    Attributes:
+        most: So many; None for any number.
+        back: Kind of the effects that take one away; their subject is its id.
+    """
+
+    most: int | None
+    back: str
+
+
+class LimitReached(Exception):
+    """So many stand already; nothing was booked."""
 
 
 class Ledger:
@@ -81,12 +101,22 @@ class Ledger:
         self._table.metadata.create_all(self._engine)
 
     async def book(
-        self, kind: str, reference: str, order_id: str, *, subject: str = "", amount: str = ""
+        self,
+        kind: str,
+        reference: str,
+        order_id: str,
+        *,
+        subject: str = "",
+        amount: str = "",
+        limit: Limit | None = None,
     ) -> tuple[Effect, bool]:
         """Write an effect and wait until it is on disk.
 
         Returns:
             The effect, and whether it is new; False only for a kind that is booked once per reference.
+
+        Raises:
+            LimitReached: It would be one too many; counted in the transaction that books it.
         """
         row = {
             "kind": kind,
@@ -96,7 +126,7 @@ class Ledger:
             "amount": amount,
         }
         async with self._lock:
-            return await asyncio.to_thread(self._book, row)
+            return await asyncio.to_thread(self._book, row, limit)
 
     async def find(
         self,
@@ -136,16 +166,31 @@ class Ledger:
         query = select(self._table).order_by(self._table.c.n)
         return query if kind is None else query.where(self._table.c.kind == kind)
 
-    def _book(self, row: dict[str, str]) -> tuple[Effect, bool]:
+    def _book(self, row: dict[str, str], limit: Limit | None) -> tuple[Effect, bool]:
         statement = insert(self._table).values(row)
         if row["kind"] in self._once:
             statement = statement.on_conflict_do_nothing()
         with self._engine.begin() as connection:
             number = connection.execute(statement.returning(self._table.c.n)).scalar()
+            most = None if number is None or limit is None else limit.most
+            if (
+                limit
+                and most is not None
+                and connection.execute(self._standing(row, limit)).scalar_one() > most
+            ):
+                raise LimitReached(row["subject"])
         if number is not None:
             return _effect({"n": number, **row}), True
         query = self._select(row["kind"]).where(self._table.c.reference == row["reference"])
         return self._read(query)[0], False
+
+    def _standing(self, row: dict[str, str], limit: Limit) -> Any:
+        done, back = self._table, self._table.alias()
+        taken = exists().where(
+            back.c.kind == limit.back, back.c.subject == literal(f"{row['kind']}-").concat(done.c.n)
+        )
+        same = (done.c.kind == row["kind"], done.c.subject == row["subject"])
+        return select(func.count()).select_from(done).where(*same, ~taken)
 
     def _read(self, query: Any) -> list[Effect]:
         with self._engine.connect() as connection:

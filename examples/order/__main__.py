@@ -1,0 +1,7 @@
+"""`python -m milepost.examples.order`."""
+
+import sys
+
+from .demo import main
+
+sys.exit(main())
