@@ -29,8 +29,8 @@ from .verdict import Said, compare
 
 #: Where logs and ledgers go, seen from the folder in which it is started.
 FOLDER = Path("build/order")
-#: All orders have to be at their end this long after the last one came in, in seconds.
-DEADLINE = 90.0
+#: It is given up when no order ends and no person says anything for so long, in seconds.
+DEADLINE = 60.0
 #: Pause between two looks at the runs, in seconds; a look starts a process.
 LOOK = 2.0
 
@@ -96,18 +96,24 @@ async def _drive(traffic: Traffic, person: Person) -> dict[str, str]:
     deciding = asyncio.create_task(person.work(traffic.open_for_persons))
     try:
         await traffic.run()
-        end = monotonic() + DEADLINE
-        while True:
-            found = await runs(traffic.fleet.env, len(traffic.orders) + 100)
-            states = {order_id: str(run["state"]) for order_id, run in found.items()}
-            over = len(states) >= len(traffic.orders) and ENDED.issuperset(states.values())
-            if over or deciding.done() or monotonic() > end:
-                return states
-            await asyncio.sleep(LOOK)
+        return await _until_ended(traffic, person, deciding)
     finally:
         deciding.cancel()
         with suppress(asyncio.CancelledError):
             await deciding  # what it could not carry out is raised here
+
+
+async def _until_ended(traffic: Traffic, person: Person, deciding: asyncio.Task[None]) -> dict[str, str]:
+    moved, before = monotonic(), (0, 0)
+    while True:
+        found = await runs(traffic.fleet.env, len(traffic.orders) + 100)
+        states = {order_id: str(run["state"]) for order_id, run in found.items()}
+        ended = sum(state in ENDED for state in states.values())
+        if (ended, len(person.words)) != before:
+            moved, before = monotonic(), (ended, len(person.words))
+        if ended >= len(traffic.orders) or deciding.done() or monotonic() > moved + DEADLINE:
+            return states
+        await asyncio.sleep(LOOK)
 
 
 def said(words: Sequence[Word]) -> Said:
@@ -124,7 +130,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="order", description="Orders of every kind, three kills, a person at the command line, verdict."
     )
-    parser.add_argument("--count", type=int, default=60, help="how many orders (default 60)")
+    parser.add_argument("--count", type=int, default=40, help="how many orders (default 40)")
     given = parser.parse_args(words)
     if given.count < 20:
         parser.error("--count: 20 or more, or some kinds do not occur")
