@@ -47,7 +47,7 @@ class Orchestrator:
         """Act on a message, from wherever it comes; queue and priority do not matter here."""
         if isinstance(message, Reply):
             # A process without the definition lets it go: the command's timeout asks again.
-            await self._engine.change(message.run, message.fact)
+            await self._engine.change(message.run, message.of)
         elif isinstance(message, TimerMessage):
             await self.wake(message)
         elif isinstance(message, ResumeMessage):

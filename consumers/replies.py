@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..sagas import codec
 from ..sagas.facts import Replied
+from ..sagas.model import Run
 from ..schemas.commands import DONE, NOTHING, REFUSED
 from ..schemas.envelope import Envelope, NotAnEvent
 from .sending import operation_of
@@ -23,6 +24,11 @@ class Reply:
     message_type: ClassVar[str] = "reply"
     run: UUID
     fact: Replied
+    tenant: str = ""
+
+    def of(self, run: Run) -> Replied | None:
+        """Return the fact for a run; None when the reply says that it is another tenant's."""
+        return self.fact if self.tenant in {"", run.tenant} else None
 
 
 def read_reply(envelope: Envelope, data: bytes) -> Reply:
@@ -56,6 +62,7 @@ def read_reply(envelope: Envelope, data: bytes) -> Reply:
             message="" if done else _message(data),
             iteration=iteration,
         ),
+        tenant=envelope.tenant,
     )
 
 

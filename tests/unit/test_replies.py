@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from milepost.consumers.replies import read_reply
 from milepost.schemas.envelope import Envelope
 from milepost.schemas.exchange import Exchange
+
+from tests.support.sagas import add_step, flow, new_run, new_saga
 
 RUN = UUID("01970000-0000-7000-8000-000000000001")
 
@@ -58,3 +61,12 @@ def test_a_body_that_no_row_can_hold_is_no_reply_of_its_class(body: bytes, outco
 
 def test_a_body_that_a_row_can_hold_is_kept() -> None:
     assert read_reply(reply("done"), b'{"truck": "\\\\u0000"}').fact.payload == {"truck": "\\u0000"}
+
+
+@pytest.mark.parametrize(("said", "counts"), [("", True), ("acme", True), ("other", False)])
+def test_a_reply_that_names_another_tenant_is_none(said: str, counts: bool) -> None:
+    saga = new_saga()
+    add_step(saga, "truck")
+    run = replace(new_run(flow(saga)), tenant="acme")
+    found = read_reply(replace(reply("done"), tenant=said), b"{}").of(run)
+    assert (found is not None) is counts
