@@ -68,6 +68,15 @@ class Wanted:
     limit: int = 50
 
 
+#: What PostgreSQL says where a migration is missing.
+NOT_THERE = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.UndefinedFunctionError,
+)
+
+
 @asynccontextmanager
 async def reading(database_url: str) -> AsyncGenerator[Store]:
     """Connect, and read everything in the block from one snapshot.
@@ -77,7 +86,7 @@ async def reading(database_url: str) -> AsyncGenerator[Store]:
 
     Raises:
         ConnectError: MP501 when the server cannot be reached.
-        StateError: MP607 when the database has no Milepost schema.
+        StateError: MP607 when the database has no Milepost schema, MP620 when it has an older one.
     """
     try:
         connection: asyncpg.Connection[Any] = await asyncpg.connect(
@@ -88,12 +97,8 @@ async def reading(database_url: str) -> AsyncGenerator[Store]:
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             yield Store(connection)
-    except (
-        asyncpg.UndefinedTableError,
-        asyncpg.InvalidSchemaNameError,
-        asyncpg.UndefinedFunctionError,
-    ) as error:
-        raise no_schema(str(error)) from error
+    except NOT_THERE as error:
+        raise await _behind(connection, str(error)) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise StateError(
             "MP608",
@@ -112,7 +117,8 @@ async def changing(database_url: str) -> AsyncGenerator[asyncpg.Connection[Any]]
 
     Raises:
         ConnectError: MP501 when the server cannot be reached.
-        StateError: MP607 when the database has no Milepost schema, MP608 when it lets this user not.
+        StateError: MP607 when the database has no Milepost schema, MP620 when it has an older one,
+            MP608 when it lets this user not.
     """
     try:
         connection: asyncpg.Connection[Any] = await asyncpg.connect(
@@ -122,12 +128,8 @@ async def changing(database_url: str) -> AsyncGenerator[asyncpg.Connection[Any]]
         raise cannot_reach(database_url, error) from error
     try:
         yield connection
-    except (
-        asyncpg.UndefinedTableError,
-        asyncpg.InvalidSchemaNameError,
-        asyncpg.UndefinedFunctionError,
-    ) as error:
-        raise no_schema(str(error)) from error
+    except NOT_THERE as error:
+        raise await _behind(connection, str(error)) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise StateError(
             "MP608",
@@ -140,6 +142,15 @@ async def changing(database_url: str) -> AsyncGenerator[asyncpg.Connection[Any]]
 def no_schema(reason: str) -> StateError:
     """Make the error that says that the database has not been migrated."""
     return StateError("MP607", f"this database has no Milepost schema ({reason}). Run `milepost migrate`.")
+
+
+async def _behind(connection: asyncpg.Connection[Any], reason: str) -> StateError:
+    """Make the error for a database without Milepost's schema, or with that of an older version."""
+    server = await connection.fetchrow(Sql.server)
+    if server is None or not server["has_schema"]:
+        return no_schema(reason)
+    found = await connection.fetchval(Sql.schema_version)
+    return StateError("MP620", f"the database has schema version {found} ({reason}). Run `milepost migrate`.")
 
 
 class Store:

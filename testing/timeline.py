@@ -64,18 +64,24 @@ def _because(head: asyncpg.Record) -> str:
 
 
 def _step(row: asyncpg.Record, begun: datetime) -> list[str]:
-    tries = "1 try" if row["attempt"] == 1 else f"{row['attempt']} tries"
+    tries = {0: "", 1: "1 try"}.get(row["attempt"], f"{row['attempt']} tries")
     probes = f", {row['probes']} probes" if row["probes"] else ""
     due = f"due {_since(begun, row['wake_at'])}" if row["wake_at"] else ""
     why = ": ".join(part for part in (row["code"], row["message"]) if part)
-    return [row["name"], row["state"], tries + probes, due, _short(why)]
+    return [_named(row["name"], row["iteration"]), row["state"], tries + probes, due, _short(why)]
 
 
 def _entry(row: asyncpg.Record, begun: datetime) -> list[str]:
     data = json.loads(row["data"])
-    step = f"{row['step']} #{row['attempt']}" if row["attempt"] else row["step"] or ""
+    step = row["step"] or ""
+    step = f"{step}, try {row['attempt']}" if row["attempt"] else step
     told = ", ".join(f"{name}={value}" for name, value in data.items())
     return [_since(begun, row["at"]), row["event"], step, _short(told)]
+
+
+def _named(step: str, iteration: str) -> str:
+    """Return a step with its round, as `milepost runs show` writes it."""
+    return f"{step}#{iteration}" if iteration else step
 
 
 def _since(begun: datetime, instant: datetime) -> str:

@@ -76,7 +76,7 @@ SELECT r.id FROM milepost.run AS r ORDER BY r.created_at DESC, r.id DESC LIMIT $
 SELECT r.saga, r.key, r.state, r.code, r.cause, r.created_at, milepost.clock() AS now FROM milepost.run AS r WHERE r.id = $1;
 
 -- name: timeline_steps
-SELECT s.name, s.state, s.attempt, s.probes, s.code, s.message, s.wake_at
+SELECT s.name, s.iteration, s.state, s.attempt, s.probes, s.code, s.message, s.wake_at
 FROM milepost.step AS s
 WHERE s.run_id = $1
 ORDER BY s.n;

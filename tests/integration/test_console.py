@@ -46,6 +46,17 @@ def test_a_database_without_schema_is_refused_with_the_way_out(
     assert "MP607" in out
 
 
+def test_an_older_schema_is_refused_with_the_way_out(
+    empty_database_url: str, milepost: Call, near_kafka: str
+) -> None:
+    option = ["--database", empty_database_url]
+    assert milepost("migrate", "--to", "1", *option)[0] == 0
+    status, out, err = milepost("worklist", *option)
+    assert (status, out) == (3, "")
+    assert err.startswith("MP620 the database has schema version 1 (")
+    assert "milepost migrate" in err
+
+
 def test_empty_lists_say_so(milepost: Call) -> None:
     assert milepost("runs", "list") == (0, "no runs yet\n", "")
     assert milepost("runs", "list", "--saga", "nope") == (

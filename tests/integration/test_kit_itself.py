@@ -133,7 +133,7 @@ async def test_waiting_in_vain_shows_the_timeline(kit: Kit) -> None:
         "CARRIER_CLOSED: refused by the test (fail)",
         "refund         COMPENSATED  1 try",
         "run.started",
-        "step.completed          reserve_stock #1",
+        "step.completed          reserve_stock, try 1",
         "run.compensated",
     ):
         assert part in text

@@ -10,6 +10,7 @@ import pytest
 from milepost import (
     Context,
     Milepost,
+    QualityFailed,
     Repeat,
     Retry,
     RunState,
@@ -17,6 +18,7 @@ from milepost import (
     StepState,
     Transaction,
     UsageError,
+    loop,
     publish,
 )
 from milepost.schemas.ids import SystemClock
@@ -163,6 +165,31 @@ async def note(ctx: Context[Key], tx: Transaction) -> None:
 
 
 plain.flow(fetch, note)
+
+
+rounds = Saga("rounds", version=1, input=Key, key=lambda k: k.id)
+
+
+@rounds.step(repeat=Repeat.SAFE)
+async def dull(ctx: Context[Key]) -> None:
+    raise QualityFailed("DULL")
+
+
+rounds.flow(loop(dull, until=lambda v: True, at_most=2, name="again"))
+
+
+async def test_the_timeline_tells_rounds_from_tries() -> None:
+    bare = Milepost("bare", sagas=[rounds], settings=NOWHERE)
+    async with open_kit(bare) as kit:
+        run = await kit.start(rounds, Key(id="k"))
+        await kit.until(run, RunState.FAILED)
+        report = await timelines(bare.settings.dsn)
+    for part in (
+        "    dull#2   FAILED     1 try",
+        "step.started    dull, try 1",
+        "    again#2  FAILED       ",
+    ):
+        assert part in report
 
 
 async def test_a_service_without_an_engine() -> None:
