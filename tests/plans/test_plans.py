@@ -153,6 +153,7 @@ QUERIES = {
             *([] for _ in range(8)),
             timedelta(0),
             None,
+            False,
         ),
         200,
     ),
