@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .schemas.aesgcm import AesGcm
     from .schemas.artifacts import Artifact, ArtifactChanged, ArtifactMissing, ArtifactStoreUnavailable
     from .schemas.budget import Budget, BudgetExceeded
+    from .schemas.children import ChildRun
     from .schemas.codecs import Codec, CodecContext, Coded, Unreadable
     from .schemas.commands import Command
     from .schemas.decision import Decision
@@ -64,6 +65,7 @@ __all__ = [
     "ArtifactStoreUnavailable",
     "Budget",
     "BudgetExceeded",
+    "ChildRun",
     "Codec",
     "CodecContext",
     "Coded",
@@ -151,6 +153,7 @@ _HOMES = {
     "Codec": "schemas.codecs",
     "CodecContext": "schemas.codecs",
     "Coded": "schemas.codecs",
+    "ChildRun": "schemas.children",
     "Command": "schemas.commands",
     "ConnectError": "schemas.errors",
     "Consumer": "inbox.consumer",

@@ -26,6 +26,7 @@ from ..streams.database import Database
 from ..streams.drivers import run_in
 from .answering import write_reply
 from .edges import Edges
+from .engine import changes_of
 from .publishing import publish_in
 from .replay_plan import Offsets
 from .replay_run import ReplayReport
@@ -211,7 +212,7 @@ class Milepost(Edges):
                 f"start(): saga {saga.name} v{saga.version} is not one of service {self.name}. Add it to "
                 f"Milepost({self.name!r}, sagas=[...]).",
             )
-        return await start_run(self, tx, saga, input, tenant, reuse=reuse)
+        return await start_run(changes_of(self), tx, saga, input, tenant, reuse=reuse)
 
     async def cancel(self, tx: AnyTx, run: RunRef, *, undo: bool, by: str, reason: str) -> None:
         """Ask for a run to be cancelled, in the caller's transaction; when that commits, the orchestrator does it.

@@ -23,6 +23,8 @@ from ..sagas.registry import Definitions
 from ..schemas.artifacts import Artifact
 from ..schemas.ids import Clock, Ids, Randomness
 from ..schemas.messages import (
+    ChildEndedMessage,
+    ChildMessage,
     ResumeMessage,
     TimerMessage,
     WorkMessage,
@@ -30,6 +32,7 @@ from ..schemas.messages import (
     runs_topic,
     work_topic,
 )
+from ..schemas.states import FINAL_RUN_STATES
 from . import artifacts, resources, sending
 from .requests import keep_said
 from .resources import Granted
@@ -179,11 +182,21 @@ class Changes:
         """Return what leaves with a decision; events only when it changed something."""
         rows = [self.work_row(decision.run, work) for work in decision.work]
         rows += [sending.row_of(self, decision.run, send) for send in decision.sends]
+        rows += self._of_children(decision)
         if decision.answer == "changed":
             rows.extend(emitted)
         if decision.lock == "enter":
             rows.append(self._look_row(Granted.of(decision.run, self.service)))
         return rows
+
+    def _of_children(self, decision: Decision) -> list[OutboxRow]:
+        run, topic = decision.run, runs_topic(self.service)
+        found: list[ChildMessage | ChildEndedMessage] = [
+            ChildMessage(run=run.id, step=seek.step, iteration=seek.iteration) for seek in decision.seeks
+        ]
+        if run.watched and decision.answer == "changed" and run.state in FINAL_RUN_STATES:
+            found.append(ChildEndedMessage(run=run.id))
+        return [self._row(run, message, topic, str(run.id)) for message in found]
 
     def work_row(self, run: Run, work: Work) -> OutboxRow:
         """Return the outbox row that announces work."""
@@ -228,7 +241,13 @@ class Changes:
         """Return the outbox row that says a wait has been matched."""
         return self._row(run, message, runs_topic(self.service), str(run.id))
 
-    def _row(self, run: Run, message: WorkMessage | ResumeMessage, topic: str, key: str) -> OutboxRow:
+    def _row(
+        self,
+        run: Run,
+        message: WorkMessage | ResumeMessage | ChildMessage | ChildEndedMessage,
+        topic: str,
+        key: str,
+    ) -> OutboxRow:
         return message_row(
             message,
             topic=topic,

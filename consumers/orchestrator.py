@@ -11,13 +11,21 @@ from pydantic import ValidationError
 from ..sagas.facts import Fact, Signalled, Wake
 from ..sagas.model import Run
 from ..schemas.envelope import NotAnEvent, Record, read_event
-from ..schemas.messages import ResumeMessage, TimerMessage
+from ..schemas.messages import ChildEndedMessage, ChildMessage, ResumeMessage, TimerMessage
 from ..schemas.states import Priority
 from ..streams.tracing import past_span
 from .changes import Change
+from .children import ended, look_after
 from .engine import Engine, raise_passing
 from .handing import HandedOver, Message, hand_over
 from .replies import Reply, read_reply
+
+_KINDS: tuple[type[TimerMessage | ResumeMessage | ChildMessage | ChildEndedMessage], ...] = (
+    TimerMessage,
+    ResumeMessage,
+    ChildMessage,
+    ChildEndedMessage,
+)
 
 logger = logging.getLogger("milepost")
 
@@ -42,12 +50,19 @@ class Orchestrator:
         )
 
     async def act(
-        self, message: Message | Reply, queue: str = "", priority: Priority = Priority.NORMAL
+        self,
+        message: Message | Reply | ChildMessage | ChildEndedMessage,
+        queue: str = "",
+        priority: Priority = Priority.NORMAL,
     ) -> None:
         """Act on a message, from wherever it comes; queue and priority do not matter here."""
         if isinstance(message, Reply):
             # A process without the definition lets it go: the command's timeout asks again.
             await self._engine.change(message.run, message.of)
+        elif isinstance(message, ChildMessage):
+            await look_after(self._engine, message)
+        elif isinstance(message, ChildEndedMessage):
+            await ended(self._engine, message)
         elif isinstance(message, TimerMessage):
             await self.wake(message)
         elif isinstance(message, ResumeMessage):
@@ -64,6 +79,12 @@ class Orchestrator:
         )
         if change is None:
             await hand_over(self._engine, message)
+        else:
+            # At once and not only by message, which may reach a process that lacks the definition again and again.
+            for seek in change.decision.seeks:
+                await look_after(
+                    self._engine, ChildMessage(run=message.run, step=seek.step, iteration=seek.iteration)
+                )
         trace_wait(change)
         return change
 
@@ -83,15 +104,16 @@ class Orchestrator:
         return change
 
 
-def _message(record: Record) -> TimerMessage | ResumeMessage | Reply | None:
+def _message(
+    record: Record,
+) -> TimerMessage | ResumeMessage | Reply | ChildMessage | ChildEndedMessage | None:
     try:
         envelope, data = read_event(record)
         if envelope.exchange is not None:
             return read_reply(envelope, data)
-        if envelope.type == TimerMessage.message_type:
-            return TimerMessage.model_validate_json(data)
-        if envelope.type == ResumeMessage.message_type:
-            return ResumeMessage.model_validate_json(data)
+        for kind in _KINDS:
+            if envelope.type == kind.message_type:
+                return kind.model_validate_json(data)
     except (NotAnEvent, ValidationError) as error:
         # What cannot be read is a signal lost, and wake_at finds the row again: a command is sent once more.
         logger.warning(

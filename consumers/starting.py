@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import asyncpg
 from pydantic import BaseModel
@@ -25,17 +26,29 @@ from ..schemas.transaction import AsyncpgTx, Transaction
 from ..streams.database import raw_connection, require_read_committed
 from ..streams.tracing import current_traceparent, span
 from . import fingerprints, resources
-from .engine import changes_of
+from .changes import Changes
 from .store import Loaded, Sql
-
-if TYPE_CHECKING:
-    from .app import Milepost
 
 
 async def start_run(
-    service: Milepost, tx: AsyncpgTx, saga: Saga[Any], value: BaseModel, tenant: str, *, reuse: bool = False
+    changes: Changes,
+    tx: AsyncpgTx,
+    saga: Saga[Any],
+    value: BaseModel,
+    tenant: str,
+    *,
+    reuse: bool = False,
+    parent: Run | None = None,
+    suffix: str = "",
+    run_id: UUID | None = None,
 ) -> RunRef:
-    """Do what `Milepost.start` says; see there."""
+    """Do what `Milepost.start` says; see there.
+
+    Args:
+        parent: The run that waits for this one, whose correlation id and trace it has.
+        suffix: Added to the key that the saga gives it.
+        run_id: Id of the run if it is a new one.
+    """
     connection = await raw_connection(tx, "start()")
     await require_read_committed(connection, "start()")
     definition = saga.definition
@@ -45,7 +58,8 @@ async def start_run(
             "MP331", f"start(): tenant {tenant!r} {problem}. Pass a short, stable text, or '' for none."
         )
     encoded, digest = definition.encode_input(value)
-    ref = RunRef(id=service.ids.new(), tenant=tenant, saga=saga.name, key=definition.key_of(value))
+    key = definition.key_of(value) + suffix
+    ref = RunRef(id=run_id or changes.ids.new(), tenant=tenant, saga=saga.name, key=key)
     if too_long_to_index(tenant, saga.name, ref.key):
         raise UsageError(
             "MP343",
@@ -64,7 +78,7 @@ async def start_run(
         if earlier is not None:
             return earlier
     with span(f"start {saga.name}", attributes={"milepost.run": str(ref.id), "milepost.key": ref.key}):
-        run = replace(_new_run(ref, saga, encoded, tx), deadline_at=deadline_at, priority=priority)
+        run = replace(_new_run(ref, saga, encoded, tx, parent), deadline_at=deadline_at, priority=priority)
         if lock is not None:
             try:
                 holds = await resources.take(connection, ref, lock, reject=definition.if_locked == "reject")
@@ -72,7 +86,7 @@ async def start_run(
                 await fingerprints.forget(connection, ref)
                 raise
             run = replace(run, resource=lock, holds=holds)
-        await _insert(service, connection, saga, run)
+        await _insert(changes, connection, saga, run)
     return ref
 
 
@@ -118,9 +132,12 @@ def _changed(old: Any, new: Any) -> str:
     return ", ".join(names) or "form only"
 
 
-def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AsyncpgTx) -> Run:
+def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AsyncpgTx, parent: Run | None) -> Run:
     envelope = tx._envelope if isinstance(tx, Transaction) else None
     correlation = (envelope.correlation_id or envelope.event_id) if envelope is not None else ""
+    traceparent = current_traceparent()
+    if parent is not None:
+        correlation, traceparent = parent.correlation_id, parent.traceparent or traceparent
     return Run(
         id=ref.id,
         tenant=ref.tenant,
@@ -133,16 +150,17 @@ def _new_run(ref: RunRef, saga: Saga[Any], encoded: Json, tx: AsyncpgTx) -> Run:
         input=encoded,
         state=RunState.PENDING,
         correlation_id=correlation or str(ref.id),
-        traceparent=current_traceparent(),
+        traceparent=traceparent,
+        watched=parent is not None,
     )
 
 
-async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: Saga[Any], run: Run) -> None:
+async def _insert(changes: Changes, connection: asyncpg.Connection[Any], saga: Saga[Any], run: Run) -> None:
     row = await connection.fetchrow(
         Sql.insert_run,
         run.id,
         run.tenant,
-        service.name,
+        changes.service,
         run.saga,
         run.key,
         run.definition,
@@ -156,12 +174,12 @@ async def _insert(service: Milepost, connection: asyncpg.Connection[Any], saga: 
         run.resource,
         run.priority.value,
         run.input_version,
+        run.watched,
     )
     assert row is not None, "an insert returns its row"
     since = None if saga.definition.active_timeout is None else row["now"]
     run = replace(run, wake_at=row["wake_at"], active_since=since)
-    changes = changes_of(service)
-    loaded = Loaded(run=run, service=service.name, now=row["now"], links={})
+    loaded = Loaded(run=run, service=changes.service, now=row["now"], links={})
     decision = changes.decide(loaded, Start())
     assert decision is not None, "Milepost.start has found the definition"
     if decision.lock == "leave":

@@ -14,7 +14,7 @@ import asyncpg
 from ..inbox import signals
 from ..outbox import publish
 from ..outbox.model import OutboxRow, columns
-from ..sagas.model import Decision, Run, Step
+from ..sagas.model import Child, Decision, Run, Step
 from ..schemas.ids import Ids
 from ..schemas.states import Priority, RunState, StepKind, StepState
 from ..streams.queries import Queries
@@ -84,6 +84,7 @@ _RUN_PLAIN = (
     "resource",
     "holds",
     "no_undo",
+    "watched",
     "queued_since",
 )
 
@@ -119,8 +120,13 @@ def _step(row: Mapping[str, Any]) -> Step:
         state=StepState(row["state"]),
         since=datetime.fromisoformat(row["since"]),
         worker=None if row["worker"] is None else UUID(row["worker"]),
+        child=_child(row.get("child")),
         **fields,
     )
+
+
+def _child(found: Mapping[str, str | None] | None) -> Child | None:
+    return None if found is None else Child(**{name: value or "" for name, value in found.items()})
 
 
 def loaded(row: asyncpg.Record) -> Loaded:

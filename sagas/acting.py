@@ -18,6 +18,7 @@ from . import (
     asking,
     budgets,
     cancelling,
+    children,
     doubting,
     forward,
     locking,
@@ -268,6 +269,16 @@ def _timed_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     return draft.decision()
 
 
+def _started_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    problem = children.again(draft, node, step)
+    if problem:
+        return draft.refused(
+            f"the child of {step.name} cannot be started: {problem}. Mend it, mark it as succeeded, or skip it"
+        )
+    note_act(draft, fact, step)
+    return draft.decision()
+
+
 def _readable(node: Node, step: Step) -> Json:
     """Return the event that the wait was matched with as it is stored, None while it is not of the awaited class."""
     assert node.wait is not None
@@ -287,6 +298,7 @@ def _cleared(step: Step, fact: Act) -> Step:
 _AGAIN = {
     StepKind.WAIT: _wait_again,
     StepKind.TIMER: _timed_again,
+    StepKind.CHILD: _started_again,
     StepKind.CHOICE: _asked_again,
     StepKind.LOOP: _asked_again,
     StepKind.APPROVAL: approving.ask_again,

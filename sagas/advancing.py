@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
-from . import asking, expiring, guarding, sending, standing, stopping, timers, tree, undoing, waits
+from . import asking, children, expiring, guarding, sending, standing, stopping, timers, tree, undoing, waits
 from .changing import replace
 from .draft import Draft
 from .model import Step
@@ -21,6 +21,7 @@ _WAITING = {
     StepKind.TIMER: timers.begin,
     StepKind.COMMAND: sending.begin,
     StepKind.APPROVAL: guarding.begin,
+    StepKind.CHILD: children.begin,
 }
 
 

@@ -115,6 +115,7 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
         limits=node.limits,
         budget=node.budget,
         command=_command(node),
+        child=node.child if isinstance(node, nodes.ChildStep) else None,
     )
 
 
@@ -179,6 +180,8 @@ def _shape(definition: Definition) -> Json:
 
 
 def _event(node: Node) -> Json:
+    if node.child is not None:
+        return {"child": node.child.saga.name}
     if node.command is not None:
         return {"reply": node.command.reply.milepost_spec.type}
     if node.wait is None:

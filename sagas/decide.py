@@ -11,12 +11,13 @@ from typing import assert_never
 from uuid import UUID
 
 from ..schemas.states import RunState, StepKind, StepState
-from . import acting, budgets, commanding, failing, forward, limiting, settling, waiting, waking
+from . import acting, budgets, commanding, failing, forward, limiting, parenting, settling, waiting, waking
 from .changing import replace
 from .definition import Definition, Node
 from .draft import Draft
 from .facts import (
     Act,
+    ChildSeen,
     Claim,
     Fact,
     HandedBack,
@@ -39,6 +40,7 @@ _CAUSES: dict[type, Cause] = {
     Stale: "sweep",
     Signalled: "signal",
     Replied: "signal",
+    ChildSeen: "signal",
     Act: "person",
 }
 
@@ -87,7 +89,16 @@ def _of_step(  # noqa: PLR0911 - one return per kind of fact
     draft: Draft,
     node: Node,
     step: Step,
-    fact: Claim | Succeeded | TryFailed | HandedBack | Limited | Stale | Wake | Signalled | Probed,
+    fact: Claim
+    | Succeeded
+    | TryFailed
+    | HandedBack
+    | Limited
+    | Stale
+    | Wake
+    | Signalled
+    | ChildSeen
+    | Probed,
 ) -> Decision:
     match fact:
         case Claim():
@@ -104,15 +115,20 @@ def _of_step(  # noqa: PLR0911 - one return per kind of fact
             return waking.stale(draft, node, step, fact)
         case Wake():
             return waking.wake_step(draft, node, step, fact.generation)
-        case Signalled():
-            return _signalled(draft, node, step, fact)
+        case Signalled() | ChildSeen():
+            return _told(draft, node, step, fact)
         case Probed():
             return _probed(draft, node, step, fact)
         case _:
             assert_never(fact)
 
 
-def _signalled(draft: Draft, node: Node, step: Step, fact: Signalled) -> Decision:
+def _told(draft: Draft, node: Node, step: Step, fact: Signalled | ChildSeen) -> Decision:
+    """Answer what the orchestrator has been told of an event or a child."""
+    if isinstance(fact, ChildSeen):
+        if step.kind is not StepKind.CHILD:
+            return draft.refused(f"{step.name} is no child")
+        return parenting.seen(draft, node, step)
     if step.kind is not StepKind.WAIT:
         return draft.refused(f"{step.name} is no wait")
     return waiting.resume(draft, node, step, fact.generation, fact.payload)

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
+from ..schemas.children import ChildRun
 from ..schemas.commands import Command
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnReject, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import Risk
 from .approvals import Approval, declare
 from .context import View
-from .nodes import CommandStep, Node, Step, Timer, Wait
+from .nodes import ChildStep, CommandStep, Node, Step, Timer, Wait
 
 if TYPE_CHECKING:
     from .saga import Saga
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
 E = TypeVar("E", bound=Event)
+J = TypeVar("J", bound=BaseModel)
 
 #: How often a command is sent before nobody is expected to reply any more.
 RETRY = Retry(within=None)
@@ -168,3 +170,43 @@ class Declarations(Generic[I]):
             on_reject=on_reject,
             params=params,
         )
+
+    def child(
+        self,
+        name: str,
+        saga: Saga[J],
+        /,
+        *,
+        input: Callable[[View[I]], J],
+        on_failure: OnFailure | None = None,
+        no_undo: str | None = None,
+        irreversible: bool = False,
+    ) -> Step[I, ChildRun]:
+        """Declare a child: a run of another saga of this service, which is started and waited for.
+
+        The child is named by its own key. One that is there already with the same input is waited for, or, when it has
+        ended, taken as it is; so one run may depend on another that somebody else starts. When it fails, so does the
+        node. When the run stops meanwhile, the child that it has started is cancelled, and undone where the run is.
+
+        Args:
+            name: Name of the node.
+            saga: The child's saga.
+            input: Pure function of input and results so far that makes the child's input.
+            on_failure: What follows when the child ends badly; COMPENSATE in a saga with an undo, else FAIL.
+            no_undo: Why nothing needs undoing. An undo (`@node.undo`) gets the `ChildRun`.
+            irreversible: It cannot be undone, so nothing after it may compensate.
+        """
+        own = self._own
+        own.open_for(f"child {name}")
+        node: ChildStep[I] = ChildStep(
+            own,
+            name,
+            child=saga,
+            input=input,
+            on_failure=on_failure,
+            no_undo=no_undo,
+            irreversible=irreversible,
+        )
+        own.take_name(name, f"child {name}")
+        own.nodes.append(node)
+        return node

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -23,6 +23,9 @@ from .inputs import InputUpcast, brought_up
 from .model import Json
 from .specs import ApprovalSpec
 from .words import APPROVAL_EXPIRED
+
+if TYPE_CHECKING:
+    from .saga import Saga
 
 AsyncFn: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -97,6 +100,24 @@ class CommandSpec:
     timeout: timedelta
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """Which saga a child is a run of, and what it gets.
+
+    Attributes:
+        saga: Its saga, whose flow may be declared later.
+        input: Pure function that makes the child's input.
+    """
+
+    saga: Saga[Any]
+    input: Callable[[View[Any]], BaseModel]
+
+    @property
+    def definition(self) -> Definition:
+        """The compiled saga of the child."""
+        return self.saga.definition
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One step, transactional step or wait.
@@ -129,6 +150,7 @@ class Node:
     limits: tuple[str, ...] = ()
     due: timedelta | Callable[[View[Any]], datetime] | None = None
     command: CommandSpec | None = None
+    child: ChildSpec | None = None
     budget: Budget | None = None
     approval: ApprovalSpec | None = None
 

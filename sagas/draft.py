@@ -28,6 +28,7 @@ from .model import (
     OpenWait,
     Run,
     Said,
+    Seek,
     Send,
     Settled,
     Step,
@@ -57,6 +58,7 @@ class Draft:
     history: list[Entry] = field(default_factory=list)
     work: list[Work] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
+    seeks: list[Seek] = field(default_factory=list)
     opens: list[OpenWait] = field(default_factory=list)
     closes: list[CloseWait] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
@@ -221,6 +223,7 @@ class Draft:
             history=tuple(self.history),
             work=tuple(self.work),
             sends=tuple(self.sends),
+            seeks=tuple(self.seeks),
             opens=tuple(self.opens),
             closes=tuple(self.closes),
             settled=tuple(self.settled),

@@ -149,13 +149,19 @@ def _approval_facts(spec: ApprovalSpec) -> tuple[str, ...]:
 
 
 def _step_facts(node: Node, queue: str, usual: Then) -> tuple[str, ...]:
-    facts = ["TX" if node.kind is StepKind.TX else node.repeat.name]
+    facts = [_how(node)]
     facts += ["probe"] if node.probe is not None else []
     facts += ["irreversible"] if node.irreversible else []
     facts.append(_tries(node.retry.attempts, node.attempt_timeout))
     facts += [f"queue {node.queue}"] if node.queue != queue else []
     facts += [f"on failure {node.on_failure.name}"] if node.on_failure is not usual else []
     return tuple(facts)
+
+
+def _how(node: Node) -> str:
+    if node.child is not None:
+        return f"run of {node.child.saga.name}"
+    return "TX" if node.kind is StepKind.TX else node.repeat.name
 
 
 def _undo_box(undo: UndoSpec, of: str) -> Box:

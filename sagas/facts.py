@@ -146,6 +146,14 @@ class Replied:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildSeen:
+    """Somebody has looked after the child of a row; what was found is loaded with the row."""
+
+    step: str
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeFound:
     """The probe found the effect and its result."""
 
@@ -244,6 +252,7 @@ Fact: TypeAlias = (
     | Wake
     | Signalled
     | Replied
+    | ChildSeen
     | Probed
     | Act
 )

@@ -16,6 +16,24 @@ from ..schemas.states import Priority, RunState, StepKind, StepState
 Json: TypeAlias = Any
 
 
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What is known of the run that a row of kind CHILD waits for.
+
+    Attributes:
+        id: The child's run; '' when it was never started.
+        key: Its business key.
+        state: How it has ended; '' while it is under way.
+        code: Why it was not started, or is not waited for any more.
+    """
+
+    id: str = ""
+    key: str = ""
+    state: str = ""
+    code: str = ""
+    message: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """One row of milepost.step.
@@ -42,6 +60,7 @@ class Step:
         limited_until: Until when a rate limit asked it to wait; None when none did since it was last begun.
         progress: How far the last try said it had come; only loaded, never stored here.
         asked: What persons are asked to approve, and what they have said so far (questions.py); None for nothing.
+        child: What is known of the run that it waits for; only loaded, never stored here.
     """
 
     name: str
@@ -75,6 +94,7 @@ class Step:
     signal_version: int | None = None
     progress: Json = None
     asked: Json = None
+    child: Child | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +119,7 @@ class Run:
         queued_since: Since when it stands in the lock's queue, if it does; only loaded, never stored here.
         priority: How soon its work is taken; fixed at its start, never stored again.
         no_undo: It stops because of a failure after which nothing is to be undone.
+        watched: Some other run waits for its end, and is to be told.
     """
 
     id: UUID
@@ -128,6 +149,7 @@ class Run:
     traceparent: str | None = None
     priority: Priority = Priority.NORMAL
     no_undo: bool = False
+    watched: bool = False
     steps: tuple[Step, ...] = ()
 
     def step(self, name: str, iteration: str = "") -> Step | None:
@@ -220,6 +242,14 @@ class Said:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Have somebody look after the child of a row: start it, stop it, or see that it has ended."""
+
+    step: str
+    iteration: str = ""
+
+
 Answer: TypeAlias = Literal["changed", "ignored", "refused"]
 
 #: enter = it stands in the queue from now on; ask = whoever is first may have the lock, if nobody has it;
@@ -239,6 +269,7 @@ class Decision:
         changed: Step rows to insert or update.
         work: Messages to announce.
         sends: Commands to send.
+        seeks: Rows whose children are to be looked after.
         claimed: The step row that this decision gave to a worker, when the fact was a Claim.
         lock: What is to be done about the run's lock in the same transaction, if anything.
     """
@@ -250,6 +281,7 @@ class Decision:
     history: tuple[Entry, ...] = ()
     work: tuple[Work, ...] = ()
     sends: tuple[Send, ...] = ()
+    seeks: tuple[Seek, ...] = ()
     opens: tuple[OpenWait, ...] = ()
     closes: tuple[CloseWait, ...] = ()
     settled: tuple[Settled, ...] = ()

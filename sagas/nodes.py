@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 from pydantic import BaseModel
 
 from ..schemas.budget import Budget
+from ..schemas.children import ChildRun
 from ..schemas.commands import Command
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, OnTimeout, Probe, Repeat, Retry
 from ..schemas.states import Risk, StepKind
 from .context import Context, View
-from .definition import AsyncFn, ProbeSpec
+from .definition import AsyncFn, ChildSpec, ProbeSpec
 from .specs import check_risk
 
 if TYPE_CHECKING:
@@ -279,6 +280,37 @@ class CommandStep(Step[I, R]):
         self.send = send
         self.reply = reply
         self.timeout = timeout
+
+
+class ChildStep(Step[I, ChildRun]):
+    """A run of another saga, and how it ends."""
+
+    def __init__(
+        self,
+        saga: Saga[I],
+        name: str,
+        *,
+        child: Saga[Any],
+        input: Callable[[View[I]], BaseModel],
+        on_failure: OnFailure | None,
+        no_undo: str | None,
+        irreversible: bool,
+    ) -> None:
+        super().__init__(
+            saga,
+            name,
+            kind=StepKind.CHILD,
+            fn=None,
+            result=ChildRun,
+            repeat=Repeat.SAFE,
+            retry=Retry(attempts=1),
+            attempt_timeout=CALL_TIMEOUT,
+            on_failure=on_failure,
+            no_undo=no_undo,
+            irreversible=irreversible,
+            queue=None,
+        )
+        self.child = ChildSpec(saga=child, input=input)
 
 
 def check_async(title: str, what: str, fn: object) -> None:

@@ -20,7 +20,8 @@ class Definitions:
         sagas: Sagas whose `flow` has been called; several versions of one name may stand side by side.
 
     Raises:
-        DefinitionError: MP110 when two have the same name and version, MP111 when one has no flow.
+        DefinitionError: MP110 when two have the same name and version, MP111 when one has no flow,
+            MP141 when the saga of a child is missing.
     """
 
     def __init__(self, sagas: Sequence[Saga[Any]]) -> None:
@@ -33,6 +34,20 @@ class Definitions:
                     f"{saga.title} is given twice to this service. List it once; a changed saga needs its own version.",
                 )
             self._known[saga.name, saga.version] = definition
+        for definition in self:
+            self._check_children(definition)
+
+    def _check_children(self, definition: Definition) -> None:
+        for node in definition.nodes:
+            if node.child is None:
+                continue
+            child = node.child.definition
+            if self.get(child.name, child.version) is not child:
+                raise DefinitionError(
+                    "MP141",
+                    f"{definition.title}, {node.name}: {child.title} is not one of this service's sagas, so its runs "
+                    "could not be started. Add it to Milepost(..., sagas=[...]).",
+                )
 
     def __iter__(self) -> Iterator[Definition]:
         return iter(self._known.values())

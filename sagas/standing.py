@@ -14,7 +14,9 @@ _TURNED = frozenset({RunState.COMPENSATING, RunState.CANCEL_REQUESTED})
 _STOPPING = _TURNED | {RunState.COMPENSATION_FAILED}
 _PERSONS = frozenset({RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED})
 #: Kinds of rows that hold no worker and no slot while they are live.
-WAITING_KINDS = frozenset({StepKind.WAIT, StepKind.TIMER, StepKind.COMMAND, StepKind.APPROVAL})
+WAITING_KINDS = frozenset(
+    {StepKind.WAIT, StepKind.TIMER, StepKind.COMMAND, StepKind.APPROVAL, StepKind.CHILD}
+)
 _GOOD = frozenset({StepState.SUCCEEDED, StepState.SKIPPED})
 _UNTOUCHED = frozenset({StepState.PENDING})
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ..schemas.codecs import Unreadable
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import doubting, undoing, waits
+from . import children, doubting, undoing, waits
 from .changing import replace
 from .definition import Node
 from .draft import Draft
@@ -39,6 +39,8 @@ def give_up(draft: Draft, step: Step) -> None:
         _end_wait(draft, node, step)
     elif step.kind in {StepKind.TIMER, StepKind.APPROVAL}:
         draft.move(step, StepState.CANCELLED)
+    elif step.kind is StepKind.CHILD and step.state is StepState.WAITING:
+        children.give_up(draft, step)
     elif step.state in _UNBEGUN or step.state is StepState.MANUAL_REQUIRED:
         let_go(draft, node, step)
     elif step.state is StepState.UNKNOWN and _asked_by_the_call_itself(draft, node):

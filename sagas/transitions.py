@@ -105,7 +105,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.RECONCILING, _S.WAITING): _by("worker"),
     (_S.RECONCILING, _S.CANCELLED): _by("worker timer sweep signal person"),
     (_S.RECONCILING, _S.MANUAL_REQUIRED): _by("worker timer sweep signal"),
-    (_S.WAITING, _S.WAITING): _by("timer person"),
+    (_S.WAITING, _S.WAITING): _by("worker timer sweep person"),
     (_S.WAITING, _S.UNKNOWN): _by("timer"),
     (_S.WAITING, _S.SUCCEEDED): _by("worker timer sweep signal person"),
     (_S.WAITING, _S.SKIPPED): _by("timer"),
@@ -153,6 +153,7 @@ _LIVE_OF_KIND: Final[Mapping[StepKind, frozenset[StepState]]] = {
     StepKind.COMMAND: frozenset({_S.WAITING, _S.UNKNOWN, _S.RECONCILING, _S.MANUAL_REQUIRED}),
     StepKind.TIMER: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
     StepKind.APPROVAL: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
+    StepKind.CHILD: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
     StepKind.CHOICE: frozenset({_S.MANUAL_REQUIRED}),
     StepKind.LOOP: frozenset({_S.MANUAL_REQUIRED}),
 }

@@ -42,6 +42,8 @@ def _lambdas(definition: Definition) -> list[tuple[str, tree.Pure]]:
     for node in definition.nodes:
         if node.command is not None:
             found.append((node.name, node.command.send))
+        elif node.child is not None:
+            found.append((node.name, node.child.input))
         elif node.due is not None and not isinstance(node.due, timedelta):
             found.append((node.name, node.due))
     found += [

@@ -22,6 +22,7 @@ from . import (
     failing,
     forward,
     locking,
+    parenting,
     retry,
     rolling,
     settling,
@@ -90,6 +91,8 @@ def wake_step(draft: Draft, node: Node, step: Step, generation: int) -> Decision
 def _timed_out(draft: Draft, node: Node, step: Step) -> Decision:
     if step.kind is StepKind.UNDO:
         return undoing.unanswered(draft, node, step)
+    if node.child is not None:
+        return parenting.woken(draft, node, step)
     if node.command is not None:
         return commanding.timed_out(draft, node, step)
     if node.approval is not None:

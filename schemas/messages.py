@@ -54,6 +54,22 @@ class TimerMessage(_Message):
     generation: int
 
 
+class ChildMessage(_Message):
+    """The child of a row is to be looked after: started, stopped, or asked how it has ended."""
+
+    message_type: ClassVar[str] = "milepost.child"
+    run: UUID
+    step: str
+    iteration: str = ""
+
+
+class ChildEndedMessage(_Message):
+    """A run is final that others wait for."""
+
+    message_type: ClassVar[str] = "milepost.child-ended"
+    run: UUID
+
+
 def work_topic(service: str, queue: str, priority: Priority = Priority.NORMAL) -> str:
     """Topic of a queue's steps and probes, of runs of one priority."""
     return f"{service}.work.{queue}{_suffix(priority)}"

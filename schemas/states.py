@@ -81,6 +81,7 @@ class StepKind(StrEnum):
     TIMER = "TIMER"
     COMMAND = "COMMAND"
     APPROVAL = "APPROVAL"
+    CHILD = "CHILD"
 
 
 class LetterStatus(StrEnum):

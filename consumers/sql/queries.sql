@@ -5,7 +5,7 @@
 SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy, r.input_version, r.input::text AS input,
        r.state, r.code, r.cause, r.version,
        r.history_n, r.finish_n, r.wake_at, r.finished_at, r.correlation_id, r.traceparent,
-       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority, r.no_undo,
+       r.deadline_at, r.active_for, r.active_since, r.resource, r.priority, r.no_undo, r.watched,
        coalesce((SELECT h.run_id = r.id FROM milepost.resource AS h
                  WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
        (SELECT q.since FROM milepost.resource_queue AS q
@@ -13,7 +13,7 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy
        milepost.clock() AS now,
        (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
                                                            'signal_version', matched.version,
-                                                           'signal_traceparent', matched.traceparent)
+                                                           'signal_traceparent', matched.traceparent, 'child', known.child)
                          ORDER BY s.n)
         FROM milepost.step AS s
         LEFT JOIN LATERAL (
@@ -26,6 +26,14 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy
             ORDER BY w.generation DESC
             LIMIT 1
         ) AS matched ON true
+        LEFT JOIN LATERAL (
+            SELECT jsonb_build_object('id', k.child_id, 'key', k.key, 'code', k.code, 'message', k.message,
+                       'state', coalesce(k.state, CASE WHEN c.finished_at IS NOT NULL THEN c.state END)) AS child
+            FROM milepost.child_run AS k
+            LEFT JOIN milepost.run AS c ON c.id = k.child_id
+            WHERE s.kind = 'CHILD' AND s.wake_at IS NOT NULL AND k.run_id = s.run_id AND k.step = s.name
+              AND k.iteration = s.iteration AND k.attempt = s.attempt
+        ) AS known ON true
         WHERE s.run_id = r.id)::text AS steps
 FROM milepost.run AS r
 WHERE r.id = $1;
@@ -107,10 +115,10 @@ WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
 
 -- name: insert_run
 INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
-    correlation_id, traceparent, deadline_at, resource, priority, input_version)
+    correlation_id, traceparent, deadline_at, resource, priority, input_version, watched)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0,
         least(milepost.clock() + interval '1 day', $12::timestamptz, milepost.clock() + $13::interval), $10, $11, $12, $14,
-        $15, $16)
+        $15, $16, $17)
 RETURNING milepost.clock() AS now, wake_at;
 
 -- name: take_lease

@@ -99,6 +99,8 @@ WITH gone AS MATERIALIZED (
     DELETE FROM milepost.fingerprint WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), approvals AS (
     DELETE FROM milepost.approval WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), children AS (
+    DELETE FROM milepost.child_run WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), looks AS (
     DELETE FROM milepost.resume_check WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 )

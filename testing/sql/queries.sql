@@ -62,7 +62,7 @@ FROM (
 SELECT skip.at
 FROM (
     SELECT min(s.wake_at) FILTER (WHERE s.state IN ('PENDING', 'RETRY_PENDING', 'UNKNOWN', 'COMPENSATION_PENDING')),
-           min(s.wake_at) FILTER (WHERE s.state IN ('WAITING', 'MANUAL_REQUIRED', 'COMPENSATION_FAILED'))
+           min(s.wake_at) FILTER (WHERE s.state IN ('WAITING', 'MANUAL_REQUIRED', 'COMPENSATION_FAILED') AND s.kind <> 'CHILD')
     FROM milepost.step AS s
     JOIN milepost.run AS r ON r.id = s.run_id
     WHERE r.service = $1

@@ -12,6 +12,7 @@ from milepost.sagas import questions
 from milepost.sagas.definition import Definition
 from milepost.sagas.facts import (
     Act,
+    ChildSeen,
     Claim,
     Fact,
     HandedBack,
@@ -314,6 +315,7 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
     if step.kind is StepKind.COMMAND or (step.kind is StepKind.UNDO and step.undo_of == "sent"):
         found += replies(step)
         found += [Succeeded(step.name, step.fence, None, step.iteration, awaits_reply=True)]
+    found += [ChildSeen(step.name, step.iteration)]
     for generation in (step.generation - age for age in ages):
         found += [
             Wake(step.name, generation, step.iteration),

@@ -12,7 +12,7 @@ from milepost.schemas.commands import Command
 from milepost.schemas.events import Event
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
 
-from tests.support.sagas import HOUR, Delivered, add_step, new_saga
+from tests.support.sagas import HOUR, Delivered, Order, add_step, new_saga
 
 ONCE = Retry(attempts=1)
 
@@ -64,6 +64,7 @@ def nested() -> Iterator[tuple[str, Definition]]:
     )
     yield "command-no-undo", _of(lambda saga: (all_of(_sent(saga, Repeat.SAFE), _failing(saga, "it")),))
     yield "command-wrong", _of(lambda saga: (_sent(saga, Repeat.SAFE, _raises),))
+    yield from _children()
 
 
 class Booked(Event, type="truck.booked", topic="trucks", key="truck"):
@@ -137,3 +138,28 @@ def _wait(then: Any) -> Any:
     return lambda saga, name: saga.wait(
         name, Delivered, match=lambda v: v.input.id, timeout=HOUR, on_timeout=then
     )
+
+
+def _child_saga() -> Any:
+    saga = new_saga("child")
+    add_step(saga, "work")
+    saga.flow(*saga.nodes)
+    return saga
+
+
+def _started(saga: Any, given: Any = None, **options: Any) -> Any:
+    made = given or (lambda v: Order(id=f"{v.input.id}-child"))
+    return saga.child("sub", _child_saga(), input=made, **({"no_undo": "none needed"} | options))
+
+
+def _children() -> Iterator[tuple[str, Definition]]:
+    yield "child", _of(lambda saga: (_plain(saga, "it"), _started(saga)))
+    yield "child-alone", _of(lambda saga: (_started(saga),))
+    yield "child-person", _of(lambda saga: (_started(saga, on_failure=Then.PERSON),))
+    yield "child-beside", _of(lambda saga: (all_of(_started(saga), _plain(saga, "it")),))
+    yield "child-never", _of(lambda saga: (all_of(_started(saga), _never(saga, "it")),))
+    yield "child-wait", _of(lambda saga: (all_of(_started(saga), _wait(Then.CANCEL)(saga, "it")),))
+    yield "child-optional", _of(lambda saga: (optional(_started(saga)), _wait(Then.PERSON)(saga, "it")))
+    yield "child-least", _of(lambda saga: (at_least(1, _started(saga), _plain(saga, "it")),))
+    yield "child-no-undo", _of(lambda saga: (all_of(_started(saga), _failing(saga, "it")),))
+    yield "child-wrong", _of(lambda saga: (_started(saga, _raises),))

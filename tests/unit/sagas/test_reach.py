@@ -14,8 +14,8 @@ from milepost.sagas import questions, transitions
 from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
 from milepost.sagas.facts import Act, Claim, Fact, Probed, Start, TryFailed, Wake
-from milepost.sagas.model import Run, Step
-from milepost.sagas.words import ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, DEADLINE
+from milepost.sagas.model import Child, Run, Step
+from milepost.sagas.words import ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO, CHILD_STOPPING, DEADLINE
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind
 
@@ -39,12 +39,23 @@ from tests.support.sagas import (
 #: Causes that a run that stops goes on differently by.
 _STOPS = {DEADLINE, ACTIVE_TIMEOUT, CANCELLED, CANCELLED_NO_UNDO}
 
+#: All that may become of a child.
+_CHILDREN = (Child("c", "k", "SUCCEEDED"), Child("c", "k", "FAILED"), Child(code="NO"))
+
 
 def seen(run: Run) -> tuple[Any, ...]:
     """What of a run decides its future, so that the search ends."""
     ends = [(s.name, s.iteration, s.state, s.doubt) for s in run.steps if s.state in FINAL_STEP_STATES]
     live = [
-        (s.name, s.iteration, s.state, s.doubt, s.doubt_at == NOW, min(s.attempt, 3))
+        (
+            s.name,
+            s.iteration,
+            s.state,
+            s.doubt,
+            s.doubt_at == NOW,
+            min(s.attempt, 3),
+            s.code == CHILD_STOPPING,
+        )
         for s in run.steps
         if s.state not in FINAL_STEP_STATES
     ]
@@ -156,9 +167,9 @@ def _search(definition: Definition, begun: Run, *ages: tuple[datetime, ...], per
 
 def _stored(run: Run) -> Run:
     """The run as it is read again: a signal is never stored with its row."""
-    if all(row.signal is None for row in run.steps):
+    if all(row.signal is None and row.child is None for row in run.steps):
         return run
-    return replace(run, steps=tuple(replace(row, signal=None) for row in run.steps))
+    return replace(run, steps=tuple(replace(row, signal=None, child=None) for row in run.steps))
 
 
 def _happenings(
@@ -200,6 +211,10 @@ def _elsewhere(run: Run) -> Run:
 
 def _matched(run: Run, row: Step) -> Iterator[Run]:
     """The run with a signal that its wait has been matched with, one that can be read and one that cannot."""
+    for child in _CHILDREN if row.kind is StepKind.CHILD else ():
+        yield replace(
+            run, steps=tuple(replace(s, child=child) if s.name == row.name else s for s in run.steps)
+        )
     for body in ({"id": "s"}, {"wrong": 1}) if row.kind is StepKind.WAIT else ():
         yield replace(
             run, steps=tuple(replace(s, signal=body) if s.name == row.name else s for s in run.steps)
