@@ -11,7 +11,8 @@ from ..schemas.events import Event, check_upcasters
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import StepKind
 from . import approvals, nodes, timing, tree
-from .definition import CommandSpec, Definition, Node
+from .definition import Definition, Node
+from .specs import CommandSpec
 
 if TYPE_CHECKING:
     from .saga import Saga

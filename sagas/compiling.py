@@ -26,8 +26,9 @@ from . import (
     priorities,
     shapes,
 )
-from .definition import CommandSpec, Definition, Node, UndoSpec, WaitSpec
+from .definition import Definition, Node
 from .model import Json
+from .specs import CommandSpec, UndoSpec, WaitSpec
 
 if TYPE_CHECKING:
     from .saga import Saga

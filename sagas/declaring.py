@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from ..schemas.errors import DefinitionError
 from ..schemas.options import Repeat
 from ..schemas.states import StepKind
-from .nodes import Step, check_async, check_parameters, result_class
+from .functions import check_async, check_parameters, result_class
+from .nodes import Step
 
 if TYPE_CHECKING:
     from .saga import Saga

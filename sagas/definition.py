@@ -2,120 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel
 
 from ..schemas.budget import Budget
-from ..schemas.commands import Command
 from ..schemas.errors import UsageError
-from ..schemas.events import Event
-from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
-from ..schemas.states import Priority, Risk, StepKind
+from ..schemas.options import OnFailure, Repeat, Retry, Then
+from ..schemas.states import Priority, StepKind
 from . import codec, tree
 from .context import View
 from .inputs import InputUpcast, brought_up
 from .model import Json
-from .specs import ApprovalSpec
+from .specs import ApprovalSpec, AsyncFn, ChildSpec, CommandSpec, ProbeSpec, UndoSpec, WaitSpec
 from .words import APPROVAL_EXPIRED
 
 if TYPE_CHECKING:
-    from .saga import Saga
-
-AsyncFn: TypeAlias = Callable[..., Awaitable[Any]]
+    pass
 
 #: How long the settling repeat of a SAFE step without a probe goes on, as a probe does by default.
 DEFAULT_GIVE_UP = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeSpec:
-    """How an unknown outcome is asked for.
-
-    Attributes:
-        settle: "Absent" counts only that long after the doubted try's lease ended.
-        give_up: After that long a person is asked.
-    """
-
-    fn: AsyncFn
-    settle: timedelta
-    give_up: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoSpec:
-    """How a step is undone; safe to repeat by contract.
-
-    Attributes:
-        blind: It may run without knowing whether the step took effect, and then receives None.
-        attempt_timeout: Longest time of one try, that of the step.
-        queue: Queue of its compensation topic, that of the step.
-        risk: From HIGH on it waits for approval before it is announced.
-        detached: While it awaits a person, it holds back no other undo.
-    """
-
-    name: str
-    fn: AsyncFn
-    retry: Retry
-    blind: bool
-    attempt_timeout: timedelta
-    queue: str
-    risk: Risk = Risk.LOW
-    detached: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitSpec:
-    """What a wait waits for.
-
-    Attributes:
-        match: Pure function whose text an event's correlation field must equal.
-        timeout: How long, counted from when the wait begins.
-        broadcast: An event satisfies every waiting run, not only the oldest wait.
-    """
-
-    event: type[Event]
-    match: Callable[[View[Any]], str]
-    timeout: timedelta
-    on_timeout: OnTimeout
-    broadcast: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandSpec:
-    """What a command sends, and what it is replied with.
-
-    Attributes:
-        send: Pure function that makes the command.
-        timeout: How long a reply is waited for before it is sent again, or asked for.
-    """
-
-    send: Callable[[View[Any]], Command[Any]]
-    reply: type[Event]
-    timeout: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildSpec:
-    """Which saga a child is a run of, and what it gets.
-
-    Attributes:
-        saga: Its saga, whose flow may be declared later.
-        input: Pure function that makes the child's input.
-    """
-
-    saga: Saga[Any]
-    input: Callable[[View[Any]], BaseModel]
-
-    @property
-    def definition(self) -> Definition:
-        """The compiled saga of the child."""
-        return self.saga.definition
 
 
 @dataclass(frozen=True, kw_only=True)

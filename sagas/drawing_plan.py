@@ -17,10 +17,10 @@ from ..schemas.states import (
     StepState,
 )
 from . import timing, tree
-from .definition import Definition, Node, UndoSpec
+from .definition import Definition, Node
 from .drawing import Box, Drawing, Group, Mark, Part, Progress, Tone, boxes_of
 from .model import Json
-from .specs import ApprovalSpec
+from .specs import ApprovalSpec, UndoSpec
 
 _TONES: Final[Mapping[str, Tone]] = {
     "SUCCEEDED": "done",

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..schemas.artifacts import Artifact, references
 from ..schemas.errors import DefinitionError
 from ..schemas.states import RunState, StepState
+from .functions import check_async, check_parameters
 from .model import Decision, Json, Run
-from .nodes import check_async, check_parameters
 from .words import RESUME_BLOCKED, REVIEW_REQUIRED
 
 if TYPE_CHECKING:
-    from .definition import AsyncFn, Definition
+    from .definition import Definition
     from .draft import Draft
     from .facts import Act
     from .saga import Saga
+    from .specs import AsyncFn
 
 Outcome: TypeAlias = Literal["PASSED", "REVIEWED", "REVIEW_REQUIRED", "RESUME_BLOCKED"]
 #: Acts after which a run that waits for a person goes on.

@@ -19,8 +19,9 @@ from .compiling import compile_saga
 from .context import Context
 from .declarations import Declarations
 from .declaring import NODE_NAME, QUEUE_NAME, SAGA_NAME, check_name, declare_step
-from .definition import AsyncFn, Definition
+from .definition import Definition
 from .nodes import Node, Step
+from .specs import AsyncFn
 from .versions import Past, Versioned
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
