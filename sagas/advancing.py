@@ -5,7 +5,7 @@ The rows are all that counts, so it does not matter which branch reports last, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
 from . import asking, children, expiring, guarding, sending, standing, stopping, timers, tree, undoing, waits
@@ -75,6 +75,8 @@ def advance(draft: Draft, *, after: Step | None = None) -> None:
         if walk.stopped:
             return
         standing_now = standing.look(flow, standing.rows_of(draft.run))
+        if standing_now is Standing.OPEN:
+            walk.begin()
     if standing_now is Standing.OK:
         draft.note("run.completed")
         draft.move_run(RunState.SUCCEEDED, code=None)
@@ -91,14 +93,18 @@ def _stop(draft: Draft, after: Step | None) -> None:
 
 @dataclass
 class _Walk:
-    """One way through the tree.
+    """One way through the tree; what may begin does so at its end, when all choices and rounds have been asked.
+
+    Until then an answer may still show that it is not wanted.
 
     Attributes:
-        stopped: The run's time was over, so nothing more began.
+        stopped: The run's time was over, so nothing more begins.
+        found: What may begin, by name and round.
     """
 
     draft: Draft
     stopped: bool = False
+    found: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._steps: tuple[Step, ...] | None = None
@@ -114,7 +120,7 @@ class _Walk:
         return self._rows
 
     def through(self, part: tree.Part, path: str, *, wanted: bool) -> None:
-        """Begin what may begin in an open part; where it is not `wanted`, give up what has begun."""
+        """Find what may begin in an open part; where it is not `wanted`, give up what has begun."""
         if self.stopped or self._look(part, path) not in {Standing.OPEN, Standing.LOST}:
             return
         match part:
@@ -137,10 +143,13 @@ class _Walk:
 
     def _parallel(self, part: tree.Parallel, path: str, wanted: bool) -> None:
         kept = wanted and not standing.gives_up(part, self.rows(), path)
+        earlier = len(self.found)
         for branch in part.branches:
             self.through(branch, path, wanted=kept)
         if kept and standing.gives_up(part, self.rows(), path):
-            self._parallel(part, path, wanted)
+            del self.found[earlier:]
+            if self._look(self.draft.definition.flow, "") not in {Standing.FAILED, Standing.LOST}:
+                self._parallel(part, path, wanted)  # where the run stops, what is given up does not say why
 
     def _leaf(self, name: str, path: str, wanted: bool) -> None:
         row = self.draft.run.step(name, path)
@@ -148,11 +157,16 @@ class _Walk:
             if not wanted:
                 stopping.give_up(self.draft, row)
         elif wanted and not self._expired():
-            self._begin(name, path)
+            self.found.append((name, path))
 
     def _expired(self) -> bool:
         self.stopped = self.stopped or expiring.expired(self.draft)
         return self.stopped
+
+    def begin(self) -> None:
+        """Begin what was found."""
+        for name, path in self.found:
+            self._begin(name, path)
 
     def _begin(self, name: str, path: str) -> None:
         draft = self.draft
@@ -186,5 +200,5 @@ class _Walk:
             stopping.give_up(self.draft, row)
         elif row is None and wanted and self._look(part.body, inside) is Standing.OK and not self._expired():
             row = asking.end_round(self.draft, part, path, number)
-            if row.state is StepState.SUCCEEDED and not row.result["done"]:
-                self._loop(part, path, wanted)
+        if row is not None and wanted and standing.round_of(part, self.rows(), path)[0] > number:
+            self._loop(part, path, wanted)
