@@ -85,6 +85,8 @@ def possible(
         acts = [*_ACTS["asked"]] if asked else ["retry"]
         acts += ["compensate"] if run_state == "MANUAL_REQUIRED" else []
         return acts + (["cancel"] if cause is None else [])
+    if kind == "version":
+        return [*_ACTS[kind]]
     acts = [*_ACTS.get(kind, ["retry", "skip", "mark-succeeded"])]
     if run_state != "COMPENSATION_FAILED":
         acts.append("compensate")

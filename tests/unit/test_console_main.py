@@ -40,6 +40,8 @@ def test_help_lists_exactly_what_works() -> None:
         *(
             "replay",
             "worklist",
+            "approve",
+            "reject",
             "serve",
             "dev",
             "migrate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -51,20 +52,24 @@ async def connection(database_url: str) -> AsyncIterator[asyncpg.Connection[Any]
 async def milepost(url: str, *words: str) -> str:
     """Run a command line in a process of its own."""
     import asyncio
-    import os
     import sys
 
     from tests.support.process import ROOT
 
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "milepost.console.main", *words),
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MILEPOST_DATABASE_URL": url, "MILEPOST_APP": ""},
+        env={**_clean(), "PYTHONPATH": str(ROOT), "MILEPOST_DATABASE_URL": url, "MILEPOST_APP": ""},
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
     )
     out, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0
     return out.decode()
+
+
+def _clean() -> dict[str, str]:
+    """Return the environment without what other tests of this process have set."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MILEPOST_")}
 
 
 async def test_what_it_counts_is_what_then_goes(

@@ -1,4 +1,4 @@
-"""A wait cannot FAIL at its timeout, and a step cannot RETRY after its last try."""
+"""A wait cannot FAIL at its timeout, and a step cannot CONTINUE after its last try."""
 
 from datetime import timedelta
 
@@ -14,6 +14,6 @@ order.wait(
 )
 
 
-@order.step(repeat=Repeat.SAFE, on_failure=Then.RETRY)  # expect: arg-type
+@order.step(repeat=Repeat.SAFE, on_failure=Then.CONTINUE)  # expect: arg-type
 async def pay(ctx: Ctx) -> Charge:
     return Charge(id="c")
