@@ -178,7 +178,7 @@ async def test_somebody_elses_run_is_left_alone() -> None:
         await kit.until(child, RunState.SUCCEEDED)
 
 
-async def test_a_branch_that_is_not_wanted_stops_its_child() -> None:
+async def test_a_branch_that_is_given_up_at_once_begins_no_child() -> None:
     saga = Saga("kit-either", version=1, input=PlaceOrder, key=lambda given: given.order_id)
     one = saga.child("one", parcel, input=lambda v: Parcel(name="slow"), no_undo="none needed")
 
@@ -190,6 +190,21 @@ async def test_a_branch_that_is_not_wanted_stops_its_child() -> None:
         run = await kit.start(saga, PlaceOrder(order_id="o-7"))
         await kit.advance(HOURS)
         await kit.until(run, RunState.SUCCEEDED)
+        assert (await child_of(kit, run))["now"] is None, "it was never started"
+
+
+async def test_a_branch_that_is_not_wanted_any_more_stops_its_child() -> None:
+    saga = Saga("kit-late", version=1, input=PlaceOrder, key=lambda given: given.order_id)
+    one = saga.child("one", parcel, input=lambda v: Parcel(name="slow"), no_undo="none needed")
+    saga.flow(at_least(1, one, saga.timer("pause", timedelta(minutes=30))))
+    async with opened(saga, parcel) as (kit, _, _):
+        run = await kit.start(saga, PlaceOrder(order_id="o-8"))
+        await kit.advance(timedelta(minutes=29))
+        assert (await child_of(kit, run))["now"] == "WAITING"
+        await kit.advance(timedelta(minutes=1))
+        await kit.until(run, RunState.SUCCEEDED)
+        child = await child_of(kit, run)
+        assert (child["now"], child["cause"]) == ("COMPENSATED", "CANCELLED"), "stopped, and undone"
 
 
 async def test_a_retry_starts_a_failed_child_under_a_key_of_its_own() -> None:
