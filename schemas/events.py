@@ -246,6 +246,11 @@ def declared_topics() -> set[str]:
     return found - {""}
 
 
+def is_publishable(value: object) -> bool:
+    """Tell whether a value is an event or a tombstone; isinstance of a pydantic class would be two calls of Python."""
+    return isinstance(value, Tombstone) or Event in type(value).__mro__
+
+
 def spec_of(event: Publishable) -> EventSpec:
     """Return what the class of an event or tombstone declares."""
     return event.event.milepost_spec if isinstance(event, Tombstone) else event.milepost_spec

@@ -53,12 +53,13 @@ def read_body_of(kind: type[E], data: bytes, envelope: Envelope) -> E:
 
 def _validated(kind: type[E], body: bytes, version: int) -> E:
     try:
-        return kind.model_validate_json(at_version(kind, body, version))
+        found: E = kind.__pydantic_validator__.validate_json(at_version(kind, body, version))
     except Unreadable:
         raise
     except Exception as error:  # a user's validator may raise anything
         words = faults_of(kind, error) if kind.milepost_spec.codec.secret else str(error)
         raise Unreadable("INVALID_BODY", f"it is no {kind.__name__}: {words}") from None
+    return found
 
 
 def read_stored(kind: type[E], data: bytes, headers: Mapping[str, str]) -> E:

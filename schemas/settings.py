@@ -71,7 +71,8 @@ class Settings(BaseSettings):
         kafka_mechanism: SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
         kafka_user: SASL user.
         kafka_password: Its password.
-        lease: How long a worker or relay owns its work without renewing; renewed at a third.
+        lease: How long a worker or relay owns its work without renewing; renewed at a third, and a
+            worker's every two seconds at least.
         grace: How long a stopping process may finish what it has begun; keep it under the platform's kill.
         step_concurrency: Steps at once per process and queue.
         queue_concurrency: Other numbers for single queues, as "reports=4,default=200".
@@ -107,7 +108,10 @@ class Settings(BaseSettings):
         artifacts_region: Its region. This and the keys are taken from AWS_* variables when not set here.
         artifacts_access_key: Its access key.
         artifacts_secret_key: The secret to it.
+        reconcile_every: How often the role `reconciler` looks for what has drifted; one process of a service at a time.
         health: host:port at which `serve` answers GET /live and GET /ready; off when not set.
+        metrics: host:port at which `serve` answers GET /metrics, for Prometheus, and GET /health/live and
+            /health/ready; off when not set. It may be the same as `health`.
         stuck_after: `serve` ends when one of its readers has been red for so long though both servers answer.
         park_after: A run whose definition no live process has had for so long is shown to a person; it goes on by
             itself when a process has it again.
@@ -162,7 +166,9 @@ class Settings(BaseSettings):
     artifacts_region: str | None = None
     artifacts_access_key: str | None = None
     artifacts_secret_key: SecretStr | None = None
+    reconcile_every: Duration = timedelta(seconds=5)
     health: str | None = None
+    metrics: str | None = None
     stuck_after: Duration = timedelta(minutes=15)
     park_after: Duration = timedelta(hours=1)
     rolled_back: str = ""
@@ -235,10 +241,10 @@ class Settings(BaseSettings):
             ) from None
 
 
-def what_is_wrong(error: ValidationError) -> str:
+def what_is_wrong(error: ValidationError, prefix: str = "MILEPOST_") -> str:
     """Return which variables are wrong and why, never what they hold."""
     return "; ".join(
-        f"MILEPOST_{'_'.join(str(part) for part in item['loc']).upper()}: {_in_words(item['msg'])}"
+        f"{prefix}{'_'.join(str(part) for part in item['loc']).upper()}: {_in_words(item['msg'])}"
         if item["loc"]
         else item["msg"].removeprefix("Value error, ")
         for item in error.errors(include_input=False)

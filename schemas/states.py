@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 
 class RunState(StrEnum):
@@ -12,6 +12,7 @@ class RunState(StrEnum):
     RUNNING = "RUNNING"
     WAITING = "WAITING"
     SUCCEEDED = "SUCCEEDED"
+    PARTIALLY_SUCCEEDED = "PARTIALLY_SUCCEEDED"
     FAILED = "FAILED"
     COMPENSATING = "COMPENSATING"
     COMPENSATED = "COMPENSATED"
@@ -32,7 +33,10 @@ class Priority(StrEnum):
     @property
     def rank(self) -> int:
         """0 for what comes first."""
-        return tuple(Priority).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 
 
 class Risk(StrEnum):
@@ -47,6 +51,22 @@ class Risk(StrEnum):
     def approvals(self) -> int:
         """How many persons have to approve an undo of that risk: 0, 1 or 2."""
         return {Risk.HIGH: 1, Risk.CRITICAL: 2}.get(self, 0)
+
+
+class Level(IntEnum):
+    """What a repair takes: the higher, the less of it goes by itself.
+
+    DETECT: nothing is changed. SYNCHRONISE: our own record follows what is known. SAFE_RETRY: what may be repeated is
+    repeated, under its own key. BOUNDED_REPAIR: something is changed that a rule allows, once and within bounds.
+    APPROVAL: a person has to agree. PERSON: only a person does it.
+    """
+
+    DETECT = 0
+    SYNCHRONISE = 1
+    SAFE_RETRY = 2
+    BOUNDED_REPAIR = 3
+    APPROVAL = 4
+    PERSON = 5
 
 
 class StepState(StrEnum):
@@ -82,6 +102,17 @@ class StepKind(StrEnum):
     COMMAND = "COMMAND"
     APPROVAL = "APPROVAL"
     CHILD = "CHILD"
+    EACH = "EACH"
+
+
+class ItemState(StrEnum):
+    """State of one item of a fan-out."""
+
+    PENDING = "PENDING"
+    STARTED = "STARTED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
 
 
 class LetterStatus(StrEnum):
@@ -93,8 +124,10 @@ class LetterStatus(StrEnum):
     IGNORED = "IGNORED"
 
 
-FINAL_RUN_STATES = frozenset(
-    {RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED, RunState.EXPIRED}
+#: How a run ends that has done what it was started for.
+WELL_ENDED = frozenset({RunState.SUCCEEDED, RunState.PARTIALLY_SUCCEEDED})
+FINAL_RUN_STATES = WELL_ENDED | frozenset(
+    {RunState.FAILED, RunState.COMPENSATED, RunState.CANCELLED, RunState.EXPIRED}
 )
 FINAL_STEP_STATES = frozenset(
     {StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED, StepState.COMPENSATED}

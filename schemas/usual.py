@@ -16,13 +16,13 @@ from .envelope import STRUCTURED_PREFIX, Envelope, Record, essence, header_of, r
 from .ids import LONGEST_ID, event_identity
 from .texts import version_of
 
-K = TypeVar("K", bound=tuple[str | None, ...])
+K = TypeVar("K", bound=tuple[str | bytes | None, ...])
 V = TypeVar("V")
-Texts: TypeAlias = tuple[str | None, ...]
-#: Picks from the texts of all headers, behind the last of which stands None, for what is not there.
-Pick: TypeAlias = Callable[[list[str | None]], Texts]
+Values: TypeAlias = tuple[bytes | None, ...]
+#: Picks from the values of all headers, behind the last of which stands None, for what is not there.
+Pick: TypeAlias = Callable[[Values], Values]
 
-_COMMON = ("ce_type", "ce_source", "ce_tenant", "ce_eventversion", "content-type")
+_COMMON = ("ce_type", "ce_source", "ce_tenant", "ce_eventversion", "content-type", "ce_specversion")
 _OWN = ("ce_id", "ce_time", "ce_correlationid", "ce_causationid", "traceparent", "tracestate")
 #: Most that is kept, and the longest key of it in characters: headers are as others send them.
 _KEPT, _LONGEST = 4096, 2000
@@ -36,6 +36,8 @@ class _Layout(NamedTuple):
 
     common: Pick
     own: Pick
+    #: Whether there are others that have to be text.
+    more: bool
 
 
 class _Kind(NamedTuple):
@@ -48,10 +50,10 @@ class _Kind(NamedTuple):
     content_type: str
 
 
-_ODD_LAYOUT = _Layout(tuple, tuple)
+_ODD_LAYOUT = _Layout(tuple, tuple, True)
 _ODD_KIND = _Kind("", "", "", 0, "")
 _layouts: dict[tuple[str, ...], _Layout] = {}
-_kinds: dict[Texts, _Kind] = {}
+_kinds: dict[Values, _Kind] = {}
 
 
 def read_usual(record: Record) -> tuple[Envelope, bytes]:
@@ -67,52 +69,63 @@ def read_usual(record: Record) -> tuple[Envelope, bytes]:
 
 def _usual(record: Record) -> Envelope | None:
     """Return the envelope of a usual record, None of another."""
-    headers = record.headers
-    names = tuple([name for name, _ in headers])
-    layout = _layouts.get(names) or _kept(_layouts, names, _layout(names))
-    if layout is _ODD_LAYOUT:
+    if not record.headers:
         return None
+    names, values = zip(*record.headers, strict=True)
+    layout = _layouts.get(names) or _kept(_layouts, names, _layout(names))
+    if layout is _ODD_LAYOUT or None in values or (layout.more and not b"".join(values).isascii()):
+        return None
+    values = (*values, None)
+    common = layout.common(values)
+    kind = _kinds.get(common) or _kept(_kinds, common, _kind(*common))
+    return None if kind is _ODD_KIND else _read(record, kind, layout.own(values))
+
+
+def _read(record: Record, kind: _Kind, own: Values) -> Envelope | None:
+    raw_id, time, correlation, causation, parent, state = own
+    assert raw_id is not None, "the layout has it"
     try:
-        texts: list[str | None] = [
-            *b"\0".join([value or b"" for _, value in headers]).decode("ascii").split("\0"),
+        event_id = raw_id.decode("ascii")
+        made = _Open(
+            event_identity(kind.tenant, kind.source, event_id),
+            event_id,
+            kind.source,
+            kind.type,
+            kind.version,
+            kind.tenant,
+            time_of(time.decode("ascii")) if time else None,
+            record.topic,
+            record.partition,
+            record.offset,
+            record.key,
+            correlation if correlation is None else _text(correlation),
+            causation if causation is None else _text(causation),
+            parent if parent is None else _text(parent),
+            state if state is None else _text(state),
+            1,
+            True,
             None,
-        ]
+            {},
+            kind.content_type,
+        )
     except UnicodeDecodeError:
         return None
-    if len(texts) != len(headers) + 1:  # U+0000 in one of them
+    if not event_id or len(event_id) > LONGEST_ID or event_id.isspace() or "\0" in event_id:
         return None
-    common = layout.common(texts)
-    kind = _kinds.get(common) or _kept(_kinds, common, _kind(*common))
-    if kind is _ODD_KIND:
-        return None
-    event_id, time, correlation, causation, parent, state = layout.own(texts)
-    if not event_id or len(event_id) > LONGEST_ID or event_id.isspace():
-        return None
-    made = _Open(
-        event_identity(kind.tenant, kind.source, event_id),
-        event_id,
-        kind.source,
-        kind.type,
-        kind.version,
-        kind.tenant,
-        time_of(time),
-        record.topic,
-        record.partition,
-        record.offset,
-        record.key,
-        correlation,
-        causation,
-        parent,
-        state,
-        1,
-        True,
-        None,
-        {},
-        kind.content_type,
-    )
     made.__class__ = Envelope  # it has the same fields
     envelope: Envelope = made
     return envelope
+
+
+def _text(value: bytes) -> str:
+    """Decode a value that is to be stored.
+
+    Raises:
+        UnicodeDecodeError: It is more than ASCII, or holds U+0000.
+    """
+    if b"\0" in value:
+        raise UnicodeDecodeError("ascii", value, 0, 1, "U+0000")
+    return value.decode("ascii")
 
 
 def _layout(names: tuple[str, ...]) -> _Layout:
@@ -128,16 +141,19 @@ def _layout(names: tuple[str, ...]) -> _Layout:
     return _Layout(
         itemgetter(*(places.get(name, -1) for name in _COMMON)),
         itemgetter(*(places.get(name, -1) for name in _OWN)),
+        not places.keys() <= {*_COMMON, *_OWN},
     )
 
 
-def _kind(
-    type: str | None, source: str | None, tenant: str | None, version: str | None, content: str | None
-) -> _Kind:
-    content_type = essence(content or "")
+def _kind(*common: bytes | None) -> _Kind:
+    plain = b"".join([value for value in common if value])
+    if not plain.isascii() or b"\0" in plain:
+        return _ODD_KIND
+    type, source, tenant, version, content, _ = ["" if value is None else value.decode() for value in common]
+    content_type = essence(content)
     if not type or content_type.startswith(STRUCTURED_PREFIX):
         return _ODD_KIND
-    return _Kind(type, source or "", tenant or "", version_of(version or ""), content_type)
+    return _Kind(type, source, tenant, version_of(version), content_type)
 
 
 def _kept(known: dict[K, V], key: K, found: V) -> V:

@@ -1198,3 +1198,555 @@ BEGIN
     END IF;
 END
 $$;
+-- Replies are handed over too, with what they say. What could not be acted on is looked at again ever more seldom: look_at
+-- says when, after so many tries. Older code knows neither, and looks twice a second.
+ALTER TABLE milepost.handover
+    ADD COLUMN payload jsonb,
+    ADD COLUMN tries integer NOT NULL DEFAULT 0,
+    ADD COLUMN look_at timestamptz NOT NULL DEFAULT '-infinity',
+    DROP CONSTRAINT handover_kind_check,
+    ADD CONSTRAINT handover_kind_check CHECK (kind IN ('work', 'compensation', 'timer', 'resume', 'reply')) NOT VALID;
+ALTER TABLE milepost.handover VALIDATE CONSTRAINT handover_kind_check;
+-- Which round of a loop a row tells of; '' outside of loops, and in rows that older code writes. Constant defaults, so no
+-- row is rewritten.
+ALTER TABLE milepost.history ADD COLUMN iteration text NOT NULL DEFAULT '';
+ALTER TABLE milepost.reconciliation ADD COLUMN iteration text NOT NULL DEFAULT '';
+-- Fan-out: nodes that start a run for each item of a list.
+
+-- No row has the new kind yet, so every row that there is fits.
+ALTER TABLE milepost.step
+    DROP CONSTRAINT step_kind_check,
+    ADD CONSTRAINT step_kind_check CHECK (kind IN ('STEP', 'TX', 'WAIT', 'UNDO', 'CHOICE', 'LOOP', 'TIMER', 'APPROVAL',
+        'COMMAND', 'CHILD', 'EACH')) NOT VALID;
+ALTER TABLE milepost.step VALIDATE CONSTRAINT step_kind_check;
+
+-- A list, and how its items stand. Whoever gives items out, or counts what has ended, locks this row, and never that of
+-- the run. attempt is that of the step's row in which its items were last given out, next the first that has not been;
+-- input_version says which version of their saga's input the items are stored as.
+CREATE TABLE milepost.fanout (
+    run_id uuid NOT NULL,
+    step text NOT NULL,
+    iteration text NOT NULL DEFAULT '',
+    attempt integer NOT NULL,
+    input_version integer NOT NULL,
+    total integer NOT NULL,
+    next integer NOT NULL DEFAULT 0,
+    started integer NOT NULL DEFAULT 0,
+    succeeded integer NOT NULL DEFAULT 0,
+    failed integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (run_id, step, iteration)
+) WITH (fillfactor = 50);
+
+-- One item. attempt counts its runs; child_id is the present one, joined says that somebody else had started it.
+CREATE TABLE milepost.fanout_item (
+    run_id uuid NOT NULL,
+    step text NOT NULL,
+    iteration text NOT NULL DEFAULT '',
+    number integer NOT NULL,
+    key text NOT NULL,
+    input jsonb NOT NULL,
+    state text NOT NULL DEFAULT 'PENDING' CHECK (state IN ('PENDING', 'STARTED', 'SUCCEEDED', 'FAILED', 'CANCELLED')),
+    attempt integer NOT NULL DEFAULT 1,
+    child_id uuid,
+    joined boolean NOT NULL DEFAULT false,
+    code text,
+    message text,
+    PRIMARY KEY (run_id, step, iteration, number)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
+CREATE INDEX fanout_item_child_idx ON milepost.fanout_item (child_id) WHERE child_id IS NOT NULL;
+CREATE INDEX fanout_item_started_idx ON milepost.fanout_item (run_id, step, iteration, number) WHERE state = 'STARTED';
+CREATE INDEX fanout_item_failed_idx ON milepost.fanout_item (run_id, step, iteration, number) WHERE state = 'FAILED';
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.fanout, milepost.fanout_item TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.fanout, milepost.fanout_item TO milepost_runtime;
+    END IF;
+END
+$$;
+-- The timelines of the database cluster that were met, and since when: a standby that takes over and a restored backup
+-- begin a new one, and what the last one had committed may be missing.
+CREATE FUNCTION milepost.timeline_now() RETURNS bigint LANGUAGE sql STABLE
+RETURN ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+
+CREATE TABLE milepost.timeline (
+    n bigint PRIMARY KEY,
+    since timestamptz NOT NULL
+);
+INSERT INTO milepost.timeline (n, since) VALUES (milepost.timeline_now(), '-infinity');
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.timeline TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT ON milepost.timeline TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Who may use the console: sessions of browsers, tokens, and what names may do. Secrets are kept as their SHA-256 alone.
+
+CREATE TABLE milepost.access_token (
+    id uuid PRIMARY KEY,
+    name text NOT NULL CHECK (name <> ''),
+    kind text NOT NULL CHECK (kind IN ('PERSON', 'AGENT')),
+    hash bytea NOT NULL UNIQUE CHECK (octet_length(hash) = 32),
+    grants jsonb NOT NULL,
+    by text NOT NULL CHECK (by <> ''),
+    created_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    expires_at timestamptz NOT NULL,
+    used_at timestamptz,
+    revoked_at timestamptz
+);
+
+-- What a name may do that a provider or a proxy vouches for. tenants and sagas: NULL for all.
+CREATE TABLE milepost.access_grant (
+    id uuid PRIMARY KEY,
+    name text NOT NULL CHECK (name <> ''),
+    role text NOT NULL,
+    tenants text[],
+    sagas text[],
+    by text NOT NULL CHECK (by <> ''),
+    since timestamptz NOT NULL DEFAULT milepost.clock(),
+    revoked_at timestamptz
+);
+CREATE INDEX access_grant_name_idx ON milepost.access_grant (name) WHERE revoked_at IS NULL;
+
+CREATE FUNCTION milepost.access_of(name text) RETURNS jsonb LANGUAGE sql STABLE
+RETURN coalesce((SELECT jsonb_agg(jsonb_build_object('role', g.role, 'tenants', g.tenants, 'sagas', g.sagas))
+                 FROM milepost.access_grant AS g
+                 WHERE g.name = access_of.name AND g.revoked_at IS NULL), '[]');
+
+CREATE TABLE milepost.console_session (
+    hash bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
+    name text NOT NULL CHECK (name <> ''),
+    kind text NOT NULL CHECK (kind IN ('PERSON', 'AGENT')),
+    way text NOT NULL CHECK (way IN ('TOKEN', 'OIDC', 'LINK')),
+    groups text[] NOT NULL DEFAULT '{}',
+    token_id uuid,
+    created_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    expires_at timestamptz NOT NULL,
+    CHECK ((way = 'TOKEN') = (token_id IS NOT NULL))
+);
+CREATE INDEX console_session_expires_idx ON milepost.console_session (expires_at);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.access_token, milepost.access_grant, milepost.console_session TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE ON milepost.access_token, milepost.access_grant TO milepost_runtime;
+        GRANT SELECT, INSERT, DELETE ON milepost.console_session TO milepost_runtime;
+    END IF;
+END
+$$;
+-- A dead letter is edited: it stays as it is, and a new one with an event id of its own stands in its place.
+-- turn is the number of the letter whose turn among those of its key it takes; NULL means its own.
+ALTER TABLE milepost.dead_letter
+    ADD COLUMN turn bigint,
+    ADD COLUMN edit_of uuid,
+    ADD COLUMN edited_as uuid;
+ALTER TABLE milepost.dead_letter
+    ADD CONSTRAINT dead_letter_edited_check CHECK (edited_as IS NULL OR status = 'IGNORED');
+CREATE INDEX dead_letter_turn_idx ON milepost.dead_letter (scope, topic, held_key, (coalesce(turn, n)))
+    WHERE held_key IS NOT NULL AND status IN ('OPEN', 'RETRY_PENDING');
+
+-- What letters of one cause have in common: the first line of the message, without what differs from event to event.
+CREATE FUNCTION milepost.letter_cause(message text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN left(regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
+    left(split_part(message, E'\n', 1), 500),
+    '''[^'']*''|"[^"]*"', '<text>', 'g'),
+    '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '<id>', 'g'),
+    '\m(0x[0-9a-fA-F]+|(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{12,})\M', '<hex>', 'g'),
+    '[0-9]+([.,:][0-9]+)*', '<n>', 'g'),
+    '\s+', ' ', 'g'), 200);
+
+-- The name of a group of letters with one cause.
+CREATE FUNCTION milepost.letter_group(scope text, topic text, code text, message text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN left(md5(concat_ws(chr(31), scope, topic, code, milepost.letter_cause(message))), 12);
+
+-- What was done about a letter.
+CREATE INDEX audit_letter_idx ON milepost.audit ((evidence ->> 'letter')) WHERE evidence ->> 'letter' IS NOT NULL;
+
+-- Steps whose outcome nobody knows: few of all live rows, and looked at by people.
+CREATE INDEX step_doubt_idx ON milepost.step (since) WHERE state IN ('UNKNOWN', 'RECONCILING');
+-- Who acts, and what was not let through: the audit says of every entry what kind of actor it was and what became of it;
+-- a request of high consequence waits for a second person; and how severe a workflow is can be read without its code.
+
+-- What older code writes is a person's and was done; the system's own entries of older code are told by their name.
+ALTER TABLE milepost.audit
+    ADD COLUMN kind text NOT NULL DEFAULT 'PERSON' CHECK (kind IN ('SYSTEM', 'PERSON', 'AGENT')),
+    ADD COLUMN outcome text NOT NULL DEFAULT 'DONE' CHECK (outcome IN ('DONE', 'HELD', 'REFUSED'));
+
+-- run_version: it is carried out only while the run has this version. HELD: it would be accepted, and waits for a second
+-- person, who is not the first.
+ALTER TABLE milepost.request
+    ADD COLUMN kind text NOT NULL DEFAULT 'PERSON' CHECK (kind IN ('SYSTEM', 'PERSON', 'AGENT')),
+    ADD COLUMN run_version bigint,
+    ADD COLUMN proposal uuid,
+    ADD COLUMN held_at timestamptz,
+    ADD COLUMN confirmed_by text CHECK (confirmed_by <> ''),
+    ADD COLUMN confirmed_at timestamptz,
+    ADD COLUMN confirm_reason text,
+    DROP CONSTRAINT request_state_check,
+    DROP CONSTRAINT request_check3,
+    ADD CONSTRAINT request_state_check CHECK (state IN ('OPEN', 'HELD', 'ACCEPTED', 'REFUSED')) NOT VALID,
+    ADD CONSTRAINT request_answered_check CHECK ((state IN ('OPEN', 'HELD')) = (answered_at IS NULL)) NOT VALID,
+    ADD CONSTRAINT request_second_check CHECK (lower(confirmed_by) <> lower(by)) NOT VALID;
+ALTER TABLE milepost.request
+    VALIDATE CONSTRAINT request_state_check,
+    VALIDATE CONSTRAINT request_answered_check,
+    VALIDATE CONSTRAINT request_second_check;
+CREATE INDEX request_held_idx ON milepost.request (held_at) WHERE state = 'HELD';
+
+-- What processes know of their sagas and people are to see; of several versions the newest counts.
+CREATE TABLE milepost.workflow (
+    service text NOT NULL,
+    saga text NOT NULL,
+    version integer NOT NULL,
+    severity text NOT NULL CHECK (severity IN ('LOW', 'MEDIUM', 'HIGH', 'CRITICAL')),
+    since timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (service, saga)
+);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.workflow TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE ON milepost.workflow TO milepost_runtime;
+        GRANT UPDATE (held_at, confirmed_by, confirmed_at, confirm_reason) ON milepost.request TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Recovery: what drifted from how it should be, what was decided about it, and what looks for it.
+
+-- A row of recovery says which drift of what (subject), as it was seen (observed), and on which level it was decided; rows
+-- that have no run are of letters, holds, the outbox and what services inspect. Rows of probes have drift ''. Constant
+-- defaults, so no row is rewritten.
+ALTER TABLE milepost.reconciliation
+    ALTER COLUMN run_id DROP NOT NULL,
+    ADD COLUMN service text NOT NULL DEFAULT '',
+    ADD COLUMN drift text NOT NULL DEFAULT '',
+    ADD COLUMN subject text NOT NULL DEFAULT '',
+    ADD COLUMN observed text NOT NULL DEFAULT '',
+    ADD COLUMN level smallint,
+    ADD CONSTRAINT reconciliation_drift_check CHECK ((drift = '') = (level IS NULL)) NOT VALID,
+    ADD CONSTRAINT reconciliation_run_check CHECK (drift <> '' OR run_id IS NOT NULL) NOT VALID;
+ALTER TABLE milepost.reconciliation
+    VALIDATE CONSTRAINT reconciliation_drift_check,
+    VALIDATE CONSTRAINT reconciliation_run_check;
+
+-- One state of one thing is decided once in one way, whoever looks and however often: this is the last line.
+CREATE UNIQUE INDEX reconciliation_once_idx ON milepost.reconciliation (drift, subject, observed, decision) WHERE drift <> '';
+
+-- A pass of a service locks its row, so that one process at a time looks. cursors says where the next page of each list
+-- begins, inspected when each inspection is due.
+CREATE TABLE milepost.reconciler (
+    service text PRIMARY KEY,
+    passed_at timestamptz,
+    cursors jsonb NOT NULL DEFAULT '{}',
+    inspected jsonb NOT NULL DEFAULT '{}'
+);
+
+-- What is looked for, the oldest first. Few rows are in one of these states at a time.
+CREATE INDEX step_unclaimed_idx ON milepost.step (since) WHERE state IN ('PENDING', 'COMPENSATION_PENDING');
+CREATE INDEX step_unknown_idx ON milepost.step (since) WHERE state = 'UNKNOWN';
+CREATE INDEX wait_since_idx ON milepost.wait (since) WHERE state = 'OPEN';
+CREATE INDEX signal_matched_idx ON milepost.signal (matched_at) WHERE matched_at IS NOT NULL;
+CREATE INDEX dead_letter_since_idx ON milepost.dead_letter (first_failed_at) WHERE status = 'OPEN';
+CREATE INDEX hold_since_idx ON milepost.hold (since);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.reconciler TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE ON milepost.reconciler TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Ages: what shows, without a scan, since when the oldest of everything has been waiting.
+
+-- What fails and is tried again, and what nobody waits for, the oldest first. Every change of a step's state writes its row
+-- and its other indexes anew already; here it has an entry only while it waits for its next try.
+CREATE INDEX step_retry_idx ON milepost.step (since) WHERE state = 'RETRY_PENDING';
+CREATE INDEX signal_received_idx ON milepost.signal (received_at) WHERE matched_at IS NULL;
+
+-- When the process last said that it is alive, several times in a lease: who is gone shows before its lease ends. Older code
+-- does not say it, and is judged by its lease alone. No row is rewritten.
+ALTER TABLE milepost.worker ADD COLUMN seen_at timestamptz;
+-- The audit only grows, and whoever could change it all the same is found out: each entry has a place in a chain of
+-- hashes. Who writes an entry does not wait for that: entries are noted here in their own transaction, and given their
+-- place by a process that comes after (recovery/sealing.py), in the order in which they were seen to be committed.
+
+CREATE TABLE milepost.audit_unsealed (
+    at timestamptz NOT NULL,
+    id uuid NOT NULL,
+    PRIMARY KEY (at, id)
+);
+
+-- digest is of the entry, hash of the previous hash, n, id, at and digest.
+CREATE TABLE milepost.audit_chain (
+    n bigint PRIMARY KEY CHECK (n > 0),
+    id uuid NOT NULL UNIQUE,
+    at timestamptz NOT NULL,
+    digest bytea NOT NULL CHECK (octet_length(digest) = 32),
+    hash bytea NOT NULL CHECK (octet_length(hash) = 32),
+    sealed_at timestamptz NOT NULL DEFAULT milepost.clock()
+);
+
+-- Months that were dropped by their age, and the last link that went with them, which the chain goes on from.
+CREATE TABLE milepost.audit_retired (
+    lower_bound timestamptz PRIMARY KEY,
+    upper_bound timestamptz NOT NULL,
+    n bigint,
+    hash bytea,
+    at timestamptz NOT NULL DEFAULT milepost.clock()
+);
+
+CREATE FUNCTION milepost.note_audit() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+    BEGIN
+        INSERT INTO milepost.audit_unsealed (at, id) VALUES (new.at, new.id);
+        RETURN NULL;
+    END
+    $$;
+
+INSERT INTO milepost.audit_unsealed (at, id) SELECT at, id FROM milepost.audit;
+CREATE TRIGGER note_audit AFTER INSERT ON milepost.audit FOR EACH ROW EXECUTE FUNCTION milepost.note_audit();
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.audit_unsealed, milepost.audit_chain, milepost.audit_retired TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, DELETE ON milepost.audit_unsealed TO milepost_runtime;
+        GRANT SELECT, INSERT ON milepost.audit_chain TO milepost_runtime;
+        GRANT SELECT ON milepost.audit_retired TO milepost_runtime;
+    END IF;
+END
+$$;
+-- What the console reads fast at a million runs, and what people keep there.
+
+-- Ended runs of a stretch of time. A summary of each megabyte, which costs a writer next to nothing and no row its place: it is
+-- touched only when a run ends, whose state changes too.
+CREATE INDEX run_finished_idx ON milepost.run USING brin (finished_at timestamptz_minmax_multi_ops) WITH (pages_per_range = 32);
+-- Runs of one tenant, the youngest first; without tenants it is empty.
+CREATE INDEX run_tenant_idx ON milepost.run (tenant, id) WHERE tenant <> '';
+CREATE INDEX request_answered_idx ON milepost.request (answered_at) WHERE answered_at IS NOT NULL;
+CREATE INDEX reconciliation_at_idx ON milepost.reconciliation USING brin (at);
+
+-- What has happened, by five minutes (bucket is their beginning): what is started, settled, run.STATE or act.NAME; seconds is how
+-- long it took in all. A row with what tallied says that its bucket was counted.
+CREATE TABLE milepost.tally (
+    bucket timestamptz NOT NULL,
+    tenant text NOT NULL,
+    saga text NOT NULL,
+    what text NOT NULL,
+    amount bigint NOT NULL,
+    seconds double precision NOT NULL,
+    PRIMARY KEY (bucket, tenant, saga, what)
+);
+CREATE INDEX tally_place_idx ON milepost.tally (bucket) WHERE what = 'tallied';
+
+-- Filters that people have saved, each for himself.
+CREATE TABLE milepost.saved_filter (
+    owner text NOT NULL,
+    page text NOT NULL,
+    name text NOT NULL CHECK (name <> '' AND length(name) <= 60),
+    query text NOT NULL CHECK (length(query) <= 2000),
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (owner, page, name)
+);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.tally, milepost.saved_filter TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.tally, milepost.saved_filter TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Proposals: what an agent or the system would do and may not do by itself, for a person to accept or reject.
+
+-- seen is the version of what it is about when it was proposed: it is accepted only while that is still the one. What is
+-- accepted is what stands here, never more.
+CREATE TABLE milepost.proposal (
+    id uuid PRIMARY KEY,
+    tenant text NOT NULL DEFAULT '',
+    service text NOT NULL DEFAULT '',
+    saga text,
+    run_id uuid,
+    step text,
+    iteration text NOT NULL DEFAULT '',
+    letter bigint,
+    subject text NOT NULL CHECK (subject <> ''),
+    drift text NOT NULL,
+    observed jsonb NOT NULL,
+    expected jsonb NOT NULL,
+    act text NOT NULL CHECK (act <> ''),
+    arguments jsonb NOT NULL DEFAULT '{}',
+    risk text NOT NULL CHECK (risk IN ('LOW', 'MEDIUM', 'HIGH', 'CRITICAL')),
+    idempotent boolean NOT NULL,
+    rollback text NOT NULL,
+    needed smallint NOT NULL CHECK (needed > 0),
+    seen text NOT NULL,
+    by text NOT NULL CHECK (by <> ''),
+    kind text NOT NULL CHECK (kind IN ('SYSTEM', 'PERSON', 'AGENT')),
+    reason text NOT NULL CHECK (reason <> ''),
+    evidence jsonb NOT NULL DEFAULT '{}',
+    reconciliation uuid,
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    expires_at timestamptz NOT NULL,
+    state text NOT NULL DEFAULT 'OPEN' CHECK (state IN ('OPEN', 'ACCEPTED', 'REJECTED', 'EXPIRED', 'STALE')),
+    decided_by text,
+    decided_at timestamptz,
+    decision_reason text,
+    request uuid,
+    outcome text,
+    CHECK ((state = 'OPEN') = (decided_at IS NULL))
+);
+-- Proposed twice while it is open is proposed once.
+CREATE UNIQUE INDEX proposal_once_idx ON milepost.proposal (subject, act, seen, md5(arguments::text)) WHERE state = 'OPEN';
+CREATE INDEX proposal_at_idx ON milepost.proposal (at);
+CREATE INDEX proposal_run_idx ON milepost.proposal (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX proposal_reconciliation_idx ON milepost.proposal (reconciliation) WHERE reconciliation IS NOT NULL;
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.proposal TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE (state, decided_by, decided_at, decision_reason, request, outcome)
+            ON milepost.proposal TO milepost_runtime;
+    END IF;
+END
+$$;
+-- Live runs by workflow and state are counted from this index alone: with an index that has only their wake_at, each of them is a
+-- page of the table. What it holds changes only when the state does, or the run ends, which no other index lets stay in place
+-- either.
+CREATE INDEX run_live_idx ON milepost.run (saga, state) INCLUDE (tenant, created_at) WHERE wake_at IS NOT NULL;
+-- Acts on many: what a person chose by a filter and confirmed, carried out one by one at a bounded rate.
+
+-- grants is what was granted to whoever asked, when it was asked. next_at bounds the rate over all processes. A bulk of
+-- CRITICAL consequence waits, HELD, for a second person.
+CREATE TABLE milepost.bulk (
+    id uuid PRIMARY KEY,
+    act text NOT NULL CHECK (act <> ''),
+    chosen jsonb NOT NULL,
+    arguments jsonb NOT NULL DEFAULT '{}',
+    by text NOT NULL CHECK (by <> ''),
+    kind text NOT NULL CHECK (kind IN ('SYSTEM', 'PERSON', 'AGENT')),
+    grants jsonb NOT NULL,
+    reason text NOT NULL CHECK (reason <> ''),
+    total integer NOT NULL CHECK (total > 0),
+    rate real NOT NULL CHECK (rate > 0),
+    state text NOT NULL CHECK (state IN ('HELD', 'RUNNING', 'PAUSED', 'STOPPED', 'DONE')),
+    at timestamptz NOT NULL DEFAULT milepost.clock(),
+    next_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at timestamptz,
+    confirmed_by text CHECK (lower(confirmed_by) <> lower(by)),
+    confirm_reason text
+);
+CREATE INDEX bulk_running_idx ON milepost.bulk (next_at) WHERE state = 'RUNNING';
+CREATE INDEX bulk_at_idx ON milepost.bulk (at);
+
+-- fence, generation and hash are of the step or the question as it was chosen. One outcome each, written once.
+CREATE TABLE milepost.bulk_item (
+    bulk uuid NOT NULL,
+    n integer NOT NULL,
+    tenant text NOT NULL DEFAULT '',
+    saga text,
+    run_id uuid,
+    step text,
+    iteration text NOT NULL DEFAULT '',
+    fence bigint,
+    generation bigint,
+    hash text,
+    letter bigint,
+    subject text NOT NULL,
+    state text NOT NULL DEFAULT 'WAITING' CHECK (state IN ('WAITING', 'ASKED', 'DONE')),
+    outcome text,
+    code text,
+    text text,
+    request uuid,
+    done_at timestamptz,
+    PRIMARY KEY (bulk, n),
+    CHECK ((state = 'DONE') = (outcome IS NOT NULL)),
+    CHECK ((state = 'DONE') = (done_at IS NOT NULL)),
+    CHECK ((run_id IS NULL) <> (letter IS NULL))
+);
+CREATE INDEX bulk_item_open_idx ON milepost.bulk_item (bulk, n) WHERE state <> 'DONE';
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.bulk, milepost.bulk_item TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE (state, next_at, ended_at, confirmed_by, confirm_reason) ON milepost.bulk
+            TO milepost_runtime;
+        GRANT SELECT, INSERT, UPDATE (state, outcome, code, text, request, done_at) ON milepost.bulk_item
+            TO milepost_runtime;
+    END IF;
+END
+$$;
+-- What a letter has in common with others is found out once, when it is stored, and not by everybody who lists them. NULL
+-- in letters that were closed before.
+ALTER TABLE milepost.dead_letter
+    ADD COLUMN cause text,
+    ADD COLUMN cause_name text;
+
+CREATE FUNCTION milepost.letter_caused() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+    BEGIN
+        NEW.cause := milepost.letter_cause(NEW.message);
+        NEW.cause_name := left(md5(concat_ws(chr(31), NEW.scope, NEW.topic, NEW.code, NEW.cause)), 12);
+        RETURN NEW;
+    END
+    $$;
+CREATE TRIGGER letter_caused BEFORE INSERT OR UPDATE OF code, message ON milepost.dead_letter
+    FOR EACH ROW EXECUTE FUNCTION milepost.letter_caused();
+
+UPDATE milepost.dead_letter SET message = message WHERE status IN ('OPEN', 'RETRY_PENDING');
+CREATE INDEX dead_letter_cause_idx ON milepost.dead_letter (cause_name, n) WHERE status IN ('OPEN', 'RETRY_PENDING');
+-- The audit is read from its youngest entry on: without an index of time a page of it reads and sorts all there is.
+
+CREATE INDEX audit_at_idx ON milepost.audit (at, id);
+-- Which processes read for a consumer, and when each was heard last: one that is killed says nothing any more, and what
+-- nobody reads shows nowhere else in the database. A process that ends in order takes its rows with it.
+CREATE TABLE milepost.reader (
+    process uuid NOT NULL,
+    consumer text NOT NULL CHECK (consumer <> ''),
+    service text NOT NULL,
+    name text NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT milepost.clock(),
+    PRIMARY KEY (process, consumer)
+);
+
+DO $$
+BEGIN
+    IF to_regrole('milepost_owner') IS NOT NULL THEN
+        GRANT ALL ON milepost.reader TO milepost_owner;
+    END IF;
+    IF to_regrole('milepost_runtime') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON milepost.reader TO milepost_runtime;
+    END IF;
+END
+$$;
