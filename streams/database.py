@@ -6,20 +6,24 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from ..schemas.envelope import Envelope
 from ..schemas.errors import ConnectError, UsageError
 from ..schemas.masking import place_of
 from ..schemas.settings import Settings
 from ..schemas.transaction import AnyTx, Publisher, Transaction
+from .alchemy import is_async_connection, is_async_session
 from .guard import SessionGuard, ended_in_transaction, watch
 from .queries import Queries
+from .silence import notice_silence
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 #: What asyncpg raises when a server cannot be reached or will not let us in.
 CANNOT_CONNECT = (
@@ -129,6 +133,7 @@ class Database:
                 max_size=self._max_size,
                 statement_cache_size=statement_cache(self._settings),
                 timeout=10.0,
+                init=notice_silence,
             )
         except CANNOT_CONNECT as error:
             raise cannot_reach(dsn, error) from error
@@ -147,6 +152,8 @@ class Database:
     async def _in_session(
         self, engine: AsyncEngine, publisher: Publisher, envelope: Envelope | None
     ) -> AsyncGenerator[Transaction]:
+        from sqlalchemy.ext.asyncio import AsyncSession  # noqa: PLC0415 - whoever made the engine has it
+
         async with AsyncSession(engine, expire_on_commit=False) as session:
             connection = await session.connection(execution_options={"isolation_level": "READ COMMITTED"})
             driver = await _begun(connection, "transaction()")
@@ -193,7 +200,7 @@ async def raw_connection(tx: AnyTx, call: str) -> asyncpg.Connection[Any]:
         connection = tx.connection
         await require_same_transaction(tx)
         return connection
-    if isinstance(tx, AsyncSession | AsyncConnection):
+    if is_async_session(tx) or is_async_connection(tx):
         return await _of_sqlalchemy(tx, call)
     if not isinstance(tx, OF_ASYNCPG):
         raise _wrong_driver(call, type(tx).__name__)
@@ -263,8 +270,8 @@ async def open_connection(tx: AsyncSession | AsyncConnection, call: str) -> Asyn
         UsageError: MP301.
     """
     if not tx.in_transaction():
-        raise not_begun("session" if isinstance(tx, AsyncSession) else "connection", call, "async with")
-    return await tx.connection() if isinstance(tx, AsyncSession) else tx
+        raise not_begun("session" if is_async_session(tx) else "connection", call, "async with")
+    return await tx.connection() if is_async_session(tx) else tx
 
 
 def not_begun(kind: Literal["session", "connection"], call: str, block: str) -> UsageError:

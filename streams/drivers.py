@@ -11,22 +11,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
-from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-from sqlalchemy.orm import Session, scoped_session
 
 from ..schemas.errors import UsageError
 from ..schemas.transaction import AnyTx, SyncTx
+from .alchemy import is_async_connection, is_async_session, is_connection, is_scoped, is_session
 from .database import OF_ASYNCPG, Sql, in_autocommit, not_begun, open_asyncpg, open_connection, raw_connection
 
 if TYPE_CHECKING:
     import psycopg
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 #: In a pipeline psycopg waits for the server only where rows are fetched, and knows no count before.
 _COUNTED = " RETURNING true"
-_SYNC_SQLALCHEMY = (Session, scoped_session, Connection)
 
 
 class Run(Protocol):
@@ -67,7 +65,7 @@ async def run_in(tx: AnyTx, call: str) -> Run:
     found: Any = tx
     if isinstance(found, OF_ASYNCPG):
         return on_asyncpg(open_asyncpg(found, call))
-    if isinstance(found, _SYNC_SQLALCHEMY) or _is_sync(found):
+    if is_session(found) or is_scoped(found) or is_connection(found) or _is_sync(found):
         raise _other_kind(call, type(found), "publish_sync", "does not await")
     if _is_async(found):
         run = on_psycopg(found)
@@ -75,7 +73,7 @@ async def run_in(tx: AnyTx, call: str) -> Run:
             await run(Sql.begin_now, ())
         _require_open(found, call)
         return run
-    if isinstance(found, AsyncSession | AsyncConnection):
+    if is_async_session(found) or is_async_connection(found):
         connection = await open_connection(found, call)
         driver: Any = (await connection.get_raw_connection()).driver_connection
         if _is_async(driver):
@@ -94,18 +92,21 @@ def run_sync_in(tx: SyncTx, call: str) -> RunSync:
         UsageError: MP301 without an open transaction, MP308 on another driver than psycopg 3, MP349 for one that is to
             be awaited.
     """
-    found: Any = tx() if isinstance(tx, scoped_session) else tx
+    found: Any = tx() if is_scoped(tx) else tx
     if _is_sync(found):
         run = on_psycopg_sync(found)
         if _is_busy(found):
             run(Sql.begin_now, ())
         _require_open(found, call)
         return run
-    if isinstance(found, Session | Connection):
+    if is_session(found) or is_connection(found):
         return _of_sqlalchemy(found, call)
-    if isinstance(
-        found, AsyncSession | AsyncConnection | asyncpg.Connection | PoolConnectionProxy
-    ) or _is_async(found):
+    if (
+        isinstance(found, OF_ASYNCPG)
+        or is_async_session(found)
+        or is_async_connection(found)
+        or _is_async(found)
+    ):
         raise _other_kind(call, type(found), "publish", "is to be awaited")
     raise _no_driver(call, type(found).__name__)
 
@@ -171,8 +172,8 @@ class _OnPsycopgSync:
 
 def _of_sqlalchemy(tx: Session | Connection, call: str) -> RunSync:
     if not tx.in_transaction():
-        raise not_begun("session" if isinstance(tx, Session) else "connection", call, "with")
-    connection = tx.connection() if isinstance(tx, Session) else tx
+        raise not_begun("session" if is_session(tx) else "connection", call, "with")
+    connection = tx.connection() if is_session(tx) else tx
     driver: Any = connection.connection.driver_connection
     if not _is_sync(driver):
         raise _no_driver(call, f"SQLAlchemy with {connection.dialect.driver}")

@@ -8,14 +8,16 @@ a raw BEGIN on the driver connection itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
-from sqlalchemy import Connection, event
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from ..schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 
 def ended_in_transaction() -> UsageError:
@@ -52,6 +54,8 @@ class SessionGuard:
     def __init__(
         self, session: AsyncSession, connection: AsyncConnection, driver: asyncpg.Connection[Any]
     ) -> None:
+        from sqlalchemy import event  # noqa: PLC0415 - whoever made the session has it
+
         self._session = session.sync_session
         self._connection = connection.sync_connection
         assert self._connection is not None, "the session's connection is open"

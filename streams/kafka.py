@@ -21,12 +21,10 @@ What FastStream 0.7 and aiokafka 0.14 do, and what is done about it here:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, TypedDict
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
@@ -36,41 +34,13 @@ from faststream.kafka.message import FAKE_CONSUMER, KafkaMessage
 from faststream.middlewares import AckPolicy
 
 from ..schemas.envelope import Record
-from .kafka_client import KafkaAt, client_arguments, kafka_unreachable, servers_of
+from .kafka_client import KafkaAt, client_arguments, kafka_unreachable, quiet_client, servers_of
 from .kafka_lenient import Leniency, obeying
 from .kafka_poll import Partition, Polls, watched
 from .kafka_sockets import Sockets, end_consumer
+from .membership import GroupOptions, Rebalances
 
 _POLL_MS = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOptions:
-    """Timing of a group's members.
-
-    Attributes:
-        session_timeout: Kafka gives a member's partitions away after this silence.
-        max_poll_interval: aiokafka leaves the group when nothing polled for this long.
-        metadata_max_age: How often topics are looked at anew: the longest time until an added partition is read.
-        start_within: Longest wait for the first assignment.
-    """
-
-    session_timeout: timedelta = timedelta(seconds=10)
-    max_poll_interval: timedelta = timedelta(minutes=5)
-    metadata_max_age: timedelta = timedelta(seconds=30)
-    start_within: timedelta = timedelta(seconds=60)
-
-
-class Rebalances(Protocol):
-    """Who is told of assignments; neither method may wait or raise."""
-
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These are ours now, all of them newly."""
-        ...
-
-    def revoked(self, partitions: Sequence[Partition]) -> None:
-        """These are ours no longer."""
-        ...
 
 
 class _Listener:
@@ -274,20 +244,14 @@ def _ms(duration: timedelta) -> int:
     return int(duration.total_seconds() * 1000)
 
 
-def _parse(message: Any) -> KafkaMessage:
+# FastStream has a function that is not asynchronous called by a thread of a pool, twice a poll for these two.
+async def _parse(message: Any) -> KafkaMessage:
     """Wrap what was polled; FastStream would skip the records if this raised, so it only wraps."""
     return KafkaMessage(raw_message=message, body=b"", consumer=FAKE_CONSUMER)
 
 
-def _raw(message: Any) -> Any:
+async def _raw(message: Any) -> Any:
     return message.raw_message
-
-
-def quiet_client() -> None:
-    """Keep aiokafka's own log lines back, unless the application has set the level of its logger."""
-    client = logging.getLogger("aiokafka")
-    if client.level == logging.NOTSET:
-        client.setLevel(logging.CRITICAL)
 
 
 def _record(raw: Any) -> Record:

@@ -34,6 +34,13 @@ def _holds_no_login(record: logging.LogRecord) -> bool:
 logging.getLogger("aiokafka.conn").addFilter(_holds_no_login)
 
 
+def quiet_client() -> None:
+    """Keep aiokafka's own log lines back, unless the application has set the level of its logger."""
+    client = logging.getLogger("aiokafka")
+    if client.level == logging.NOTSET:
+        client.setLevel(logging.CRITICAL)
+
+
 class ClientArguments(TypedDict, total=False):
     """Arguments that aiokafka's consumer, producer and admin client have in common."""
 

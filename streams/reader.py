@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..schemas.ids import Clock, Randomness, SystemClock, SystemRandomness
-from .kafka import GroupOptions, GroupSession
 from .kafka_client import KafkaAt
 from .kafka_poll import Partition
 from .lifecycle import Health, Stop
+from .membership import GroupOptions
 from .reader_assignment import Assignment
 from .reader_lane import Handle, Positions
 from .reader_start import Past
 from .words import words_of
+
+if TYPE_CHECKING:
+    from .kafka import GroupSession
 
 logger = logging.getLogger("milepost.reader")
 
@@ -73,6 +77,9 @@ class GroupReader:
         slow_after: float = 300.0,
         remarks: Callable[[], str] = str,
     ) -> None:
+        from .kafka import GroupSession  # noqa: PLC0415 - FastStream, 8 MB, which only readers need
+
+        self._new_session = GroupSession
         self._name = name
         self._kafka = kafka
         self._group = group
@@ -107,6 +114,10 @@ class GroupReader:
             return Health(False, "connecting")
         found, more = self._now.health(), self._remarks()
         return replace(found, detail=f"{found.detail}, {more}") if more else found
+
+    def lag(self) -> Mapping[str, int]:
+        """Return by topic how many records its partitions are behind, as measured last; nothing while it has none."""
+        return {} if self._now is None else self._now.lag()
 
     def stuck_for(self) -> float:
         """Return for how many seconds it has not been well, 0 while it is.
@@ -179,7 +190,7 @@ class GroupReader:
             stalled_after=self._stalled_after,
             slow_after=self._slow_after,
         )
-        assignment.session = GroupSession(
+        assignment.session = self._new_session(
             self._kafka,
             client=f"milepost-{self._name}",
             group=self._group,

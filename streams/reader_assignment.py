@@ -8,16 +8,19 @@ from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError
 
 from ..schemas.envelope import Record
 from ..schemas.ids import Clock, Randomness
-from .kafka import GroupSession
 from .kafka_poll import Partition
 from .lifecycle import Health
 from .reader_lane import Handle, Lane, Positions
 from .reader_start import Past
+
+if TYPE_CHECKING:
+    from .kafka import GroupSession
 
 _SILENCE = 15.0
 _MEASURE_EVERY = 3.0
@@ -161,8 +164,14 @@ class Assignment:
                 return Health(False, f"{topic}/{number}: its handlers have been running for {busy:.0f} s")
         if self._still and (slow := max(now - since for _, _, since in self._still.values())) > _SILENCE:
             return Health(False, f"no progress for {slow:.0f} s although records wait")
-        lag = sum(max(0, end - position) for position, end in self._behind.values())
-        return Health(True, f"{len(self._lanes)} partitions, lag {lag}")
+        return Health(True, f"{len(self._lanes)} partitions, lag {sum(self.lag().values())}")
+
+    def lag(self) -> dict[str, int]:
+        """Return by topic how many records are behind their ends."""
+        found: dict[str, int] = {}
+        for (topic, _), (position, end) in self._behind.items():
+            found[topic] = found.get(topic, 0) + max(0, end - position)
+        return found
 
     def finish(self) -> None:
         """Take no more records; lanes end after what they handle now."""

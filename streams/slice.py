@@ -14,8 +14,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ..schemas.envelope import Record
 from ..schemas.errors import StateError
-from .kafka import quiet_client
-from .kafka_client import KafkaAt, client_arguments, kafka_unreachable
+from .kafka_client import KafkaAt, client_arguments, kafka_unreachable, quiet_client
 from .kafka_lenient import Leniency, obeying
 
 #: Longest wait for Kafka to give the next record or answer a question, in seconds.

@@ -7,28 +7,28 @@ records carry them and a service downstream that does export sees its parent.
 from __future__ import annotations
 
 import os
+import random
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 Kind: TypeAlias = Literal["internal", "server", "client", "producer", "consumer"]
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 
-_SCOPE = "milepost"
+_SCOPE, _SDK = "milepost", "opentelemetry.sdk.trace"
 _KINDS: dict[Kind, SpanKind] = {
     "internal": SpanKind.INTERNAL,
     "server": SpanKind.SERVER,
@@ -38,12 +38,13 @@ _KINDS: dict[Kind, SpanKind] = {
 }
 # W3C Trace Context level 1, https://www.w3.org/TR/trace-context/#traceparent-header: lower-case hex only.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+#: Length of a traceparent of version 00.
+_USUAL = 55
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _State:
     provider: TracerProvider | None = None
-    ids = RandomIdGenerator()
 
 
 def setup_tracing(service: str) -> Callable[[], None]:
@@ -58,15 +59,10 @@ def setup_tracing(service: str) -> Callable[[], None]:
         A function that sends what is left, waits at most five seconds for it and stops exporting. It blocks:
         call it in a thread from asynchronous code.
     """
-    installed = isinstance(trace.get_tracer_provider(), TracerProvider) and _State.provider is None
+    installed = _is_sdk(trace.get_tracer_provider()) and _State.provider is None
     if installed or not _endpoint():
         return lambda: None
-    provider = TracerProvider(
-        resource=Resource.create({"service.name": service}),
-        sampler=ParentBased(ALWAYS_ON),
-        shutdown_on_exit=False,
-    )
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=500))
+    provider = _exporting(service)
     before, _State.provider = _State.provider, provider
 
     def shutdown() -> None:
@@ -78,6 +74,23 @@ def setup_tracing(service: str) -> Callable[[], None]:
         flushing.join(5.0)
 
     return shutdown
+
+
+def _exporting(service: str) -> TracerProvider:
+    # 6 MB, which a process that exports nothing need not have.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased  # noqa: PLC0415
+
+    provider = TracerProvider(
+        resource=Resource.create({"service.name": service}),
+        sampler=ParentBased(ALWAYS_ON),
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=500))
+    return provider
 
 
 def _endpoint() -> str | None:
@@ -122,7 +135,7 @@ def span(
     traceparent: str | None = None,
     links: Sequence[str] = (),
     kind: Kind = "internal",
-    attributes: Attributes | None = None,
+    attributes: Attributes | Callable[[], Attributes] | None = None,
     secret: bool = False,
 ) -> AbstractContextManager[Span]:
     """Open a span and make it the current one inside the block.
@@ -132,7 +145,7 @@ def span(
         traceparent: Remote parent. None takes the current span; a malformed one is dropped, never an error.
         links: Traceparents of related traces; malformed ones are dropped.
         kind: Role of the span.
-        attributes: Details; kept only where spans are recorded.
+        attributes: Details, or what returns them; kept, and asked for, only where spans are recorded.
         secret: Of an exception inside only the class is recorded: its words may quote an encrypted event.
 
     Returns:
@@ -146,7 +159,7 @@ def span(
         name,
         context=parent,
         kind=_KINDS[kind],
-        attributes=attributes,
+        attributes=attributes() if callable(attributes) else attributes,
         links=_links(links),
         record_exception=not secret,
         set_status_on_exception=not secret,
@@ -234,12 +247,34 @@ def past_span(
 def _recording() -> trace.TracerProvider | None:
     if _State.provider is not None:
         return _State.provider
+    if _SDK not in sys.modules:
+        return None  # nobody makes spans; asking who does would read the environment each time
     installed = trace.get_tracer_provider()
-    return installed if isinstance(installed, TracerProvider) else None
+    return installed if _is_sdk(installed) else None
+
+
+def _is_sdk(provider: trace.TracerProvider) -> TypeGuard[TracerProvider]:
+    """Tell whether a provider makes spans; who installed it has loaded the SDK."""
+    loaded = sys.modules.get(_SDK)
+    return loaded is not None and isinstance(provider, loaded.TracerProvider)
+
+
+def _trace_id() -> int:
+    return random.getrandbits(128) or 1  # all zeros is none
+
+
+def _span_id() -> int:
+    return random.getrandbits(64) or 1
 
 
 def _context_of(text: str | None) -> SpanContext | None:
-    found = _TRACEPARENT.fullmatch(text) if text else None
+    if not text:
+        return None
+    return _remembered(text) if len(text) == _USUAL else _read(text)
+
+
+def _read(text: str) -> SpanContext | None:
+    found = _TRACEPARENT.fullmatch(text)
     if found is None:
         return None
     version, trace_id, span_id, flags, rest = found.groups()
@@ -249,6 +284,10 @@ def _context_of(text: str | None) -> SpanContext | None:
         int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
     )
     return context if context.is_valid else None
+
+
+#: The steps of a run all name the same one.
+_remembered = lru_cache(maxsize=1024)(_read)
 
 
 def _parent(traceparent: str | None) -> Context | None:
@@ -264,8 +303,8 @@ def _passed_on(parent: Context | None) -> SpanContext:
     if context.is_valid:
         return context
     return SpanContext(
-        _State.ids.generate_trace_id(),
-        _State.ids.generate_span_id(),
+        _trace_id(),
+        _span_id(),
         is_remote=False,
         trace_flags=TraceFlags(TraceFlags.SAMPLED),
     )
@@ -276,7 +315,7 @@ def _text_passed_on() -> str:
     found = trace.get_current_span().get_span_context()
     if found.is_valid:
         return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
-    return f"00-{_State.ids.generate_trace_id():032x}-{_State.ids.generate_span_id():016x}-01"
+    return f"00-{_trace_id():032x}-{_span_id():016x}-01"
 
 
 def _links(traceparents: Sequence[str]) -> list[Link]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import DBAPIError
+from .alchemy import is_driver_error
 
 
 def words_of(error: BaseException) -> str:
@@ -11,5 +11,5 @@ def words_of(error: BaseException) -> str:
     SQLAlchemy adds the statement and its parameters to the driver's message. They may come out of an encrypted event,
     and logs are read by more people than tables; so they stay behind.
     """
-    said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    said = error.orig if is_driver_error(error) and error.orig is not None else error
     return f"{type(error).__name__}: {said}"
