@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import TypeAlias
@@ -13,15 +13,19 @@ from ..schemas.events import is_topic
 from ..schemas.ids import Clock
 from .catalog import Catalog
 from .encode import Encoded, Encoder
+from .gathering import Gathering
 from .log import Reader
 from .pace import Pace
-from .position import Page, Position
+from .position import Page, Position, Row
 from .producer import Producer
 from .routing import Routing
 
 _FASTEST, _FAST = 0.001, 0.005
 _BUSY_FOR = 10.0
 
+#: Told rows that have been seen committed, returns whether it has taken all of them, so that nobody waits for their
+#: records; at once, and raises nothing.
+Seen: TypeAlias = Callable[[Sequence[Row]], bool]
 Fed: TypeAlias = tuple[Page, Encoded]
 _Found: TypeAlias = Fed | Position | Exception
 
@@ -78,6 +82,7 @@ class Feeder:
         done: Numbers of rows of the first pages that were acknowledged before.
         idle_poll: Longest pause in seconds when no row has come for ten seconds.
         timestamp: Returns the record timestamp in milliseconds, UTC.
+        seen: Told the rows of each page before it is sent.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class Feeder:
         idle_poll: float,
         clock: Clock,
         timestamp: Callable[[], int],
+        seen: Seen | None = None,
     ) -> None:
         self._reader = reader
         self._producer = producer
@@ -101,9 +107,11 @@ class Feeder:
         self._catalog = catalog
         self._clock = clock
         self._timestamp = timestamp
+        self._seen = seen
         self._line = _Line()
         self._row_at = clock.monotonic()
         self._pace = Pace(self._row_at)
+        self._gathering = Gathering()
 
     async def run(self) -> None:
         """Feed until cancelled; a failure is handed to who takes the pages."""
@@ -112,14 +120,20 @@ class Feeder:
         try:
             while True:
                 found = await reading
+                now = self._clock.monotonic()
                 if isinstance(found, Page):
-                    gap = self._pace.gap(len(found.rows), found.behind, self._clock.monotonic())
+                    urgent = self._seen is None or not self._seen(found.rows)
+                    gap = self._pace.gap(len(found.rows), found.behind, now)
                     # The database works on the next page while this one is encoded.
                     reading = asyncio.create_task(self._look(gap))
-                    await self._line.put_page((found, await self._encode(found)))
+                    for page in self._gathering.add(found, now, urgent=urgent):
+                        await self._line.put_page((page, await self._encode(page)))
                     self._row_at, pause = self._clock.monotonic(), _FASTEST
                     continue
-                self._line.put_position(found)
+                if (late := self._gathering.due(now)) is not None:
+                    await self._line.put_page((late, await self._encode(late)))
+                if self._gathering.empty:
+                    self._line.put_position(found)
                 await asyncio.sleep(pause)
                 busy = self._clock.monotonic() - self._row_at < _BUSY_FOR
                 pause = min(pause * 1.5, _FAST) if busy else min(pause * 2, self._idle_poll)

@@ -14,11 +14,13 @@ import asyncpg
 
 from ..schemas.ids import Clock, Randomness
 from ..schemas.settings import Settings
+from ..streams import measures
 from ..streams.lifecycle import Stop
+from ..streams.metrics import meters
 from .catalog import Catalog
 from .draining import Draining
 from .encode import Encoded
-from .feeder import Feeder
+from .feeder import Feeder, Seen
 from .learning import Learning
 from .lease import Lease
 from .log import OutboxState, PositionLog, Reader, outbox_state
@@ -60,6 +62,7 @@ class Leader:
         trouble: Kafka's.
         measured: Told how the outbox stands every few seconds.
         topics: Topics that the application declares.
+        seen: As the relay has it.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Leader:
         limits: Limits,
         measured: Callable[[OutboxState], None],
         topics: Iterable[str] = (),
+        seen: Seen | None = None,
     ) -> None:
         self._settings = settings
         self._lease = lease
@@ -88,6 +92,7 @@ class Leader:
         self._trouble = trouble
         self._limits = limits
         self._measured = measured
+        self._seen = seen
         self._log = PositionLog(writing, outbox, lease.epoch, timeout=limits.statement)
         self._parking = Parking(writing, self._log, outbox, lease.epoch, timeout=limits.statement)
         self._routing = Routing()
@@ -150,6 +155,7 @@ class Leader:
                 idle_poll=self._settings.relay_idle_poll.total_seconds(),
                 clock=self._clock,
                 timestamp=self._timestamp,
+                seen=self._seen,
             )
             feeding = asyncio.create_task(feeder.run())
             try:
@@ -192,6 +198,8 @@ class Leader:
         if self._routing.alone or self._routing.unsendable:
             for seq, *_ in page.rows:
                 self._routing.settled(seq)
+        if (found := meters()) is not None:
+            found.add(measures.SENT, (), len(page.rows) - len(encoded.parked))
         self._position = page.after
         self._dirty = not encoded.parked
         self._unstored = self._unstored + len(page.rows) if self._dirty else 0

@@ -10,6 +10,8 @@ from uuid import UUID
 import asyncpg
 
 from ..schemas.packing import unpack_headers
+from ..streams import measures
+from ..streams.metrics import meters
 from .lease import LeaseLost
 from .log import PositionLog
 from .position import Position, Row
@@ -69,6 +71,9 @@ class Parking:
             await self._execute(ParkingSql.park_rows, *_columns(parked), recoverable)
             await self._hold(letter for letter in parked if letter.hold)
             await self._log.write(position)
+        if (found := meters()) is not None:
+            for letter in parked:
+                found.add(measures.UNSENDABLE, (letter.code,))
 
     async def hold_topic(self, topic: str, code: str, message: str) -> None:
         """Hold a topic from now on.

@@ -24,8 +24,7 @@ from aiokafka.errors import (
 )
 
 from ..schemas.ids import Clock
-from ..streams.kafka import quiet_client
-from ..streams.kafka_client import KafkaAt, client_arguments, why_unreachable
+from ..streams.kafka_client import KafkaAt, client_arguments, quiet_client, why_unreachable
 from .encode import BATCH_BYTES, TopicPartition
 from .facts import TopicFacts, describe_topics
 from .produce import write_once

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from ..schemas.errors import UsageError
-from ..schemas.events import Event, Publishable, Tombstone, spec_of
+from ..schemas.events import Publishable, is_publishable, spec_of
 from ..schemas.ids import Clock, Ids, SystemClock, SystemIds
 from ..schemas.settings import max_event_bytes
 from ..schemas.transaction import AnyTx, SyncTx, Transaction
@@ -21,7 +21,6 @@ from .statements import insert, insert_sync
 
 _CLOCK = SystemClock()
 _IDS = SystemIds()
-_PUBLISHABLE = (Event, Tombstone)
 
 
 async def publish(
@@ -177,7 +176,7 @@ def _rows(
     call: str, events: Sequence[Publishable], around: _Around, traceparent: str | None
 ) -> list[OutboxRow]:
     for event in events:
-        if not isinstance(event, _PUBLISHABLE):
+        if not is_publishable(event):
             raise UsageError(
                 "MP318",
                 f"{call}: {type(event).__name__} is no Event. Declare it as class {type(event).__name__}(Event, "
@@ -203,5 +202,5 @@ def _rows(
 
 
 def _span_name(events: Sequence[Publishable]) -> str:
-    types = sorted({spec_of(event).type for event in events if isinstance(event, _PUBLISHABLE)})
+    types = sorted({spec_of(event).type for event in events if is_publishable(event)})
     return f"publish {types[0] if len(types) == 1 else f'{len(events)} events'}"

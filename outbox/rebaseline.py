@@ -132,6 +132,7 @@ async def _audit(
         ids.new(),
         "",
         by,
+        "PERSON",
         "outbox.rebaseline",
         reason,
         json.dumps({"system": str(stored["system_identifier"]), "position": stored["words"]}),

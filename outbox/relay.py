@@ -14,6 +14,7 @@ from ..schemas.errors import ConnectError, StateError
 from ..schemas.ids import Clock, Ids, Randomness, SystemClock, SystemIds, SystemRandomness
 from ..streams.database import Database
 from ..streams.lifecycle import Health, Stop
+from .feeder import Seen
 from .leader import Leader, Limits
 from .lease import DATABASE_ERRORS, Lease, LeaseLost, Terms, take_lease
 from .log import OutboxState
@@ -23,6 +24,9 @@ from .patience import Backoff, Trouble
 _STANDBY_POLL = 0.25
 #: How often a relay looks whether a restored copy has been mended, in seconds.
 _REFUSED = 2.0
+#: Longest lease of a relay. While one that was killed still has it, nothing leaves the outbox at all; one that loses it
+#: because the database was away could not have sent anyway, and a takeover repeats records, no more.
+LONGEST_LEASE = timedelta(seconds=15)
 #: A relay that has been in trouble for longer, or that lags for longer, is not healthy; in seconds.
 _PATIENCE, _OLD = 10.0, 60.0
 
@@ -41,6 +45,7 @@ class Relay:
         outbox: Name in the lease and position tables.
         delivery_timeout: Longest wait for Kafka's acknowledgement of a page, after which the producer is replaced.
         topics: Topics that the application declares; those of rows are met by themselves.
+        seen: Told rows as soon as they are seen committed, before they are sent; once more if they are sent again.
     """
 
     def __init__(
@@ -53,16 +58,18 @@ class Relay:
         outbox: str = "outbox",
         delivery_timeout: timedelta = timedelta(seconds=10),
         topics: Iterable[str] = (),
+        seen: Seen | None = None,
     ) -> None:
         self._database = database
         self._clock = clock or SystemClock()
         self._randomness = randomness or SystemRandomness()
-        self._terms = Terms(outbox, (ids or SystemIds()).new(), database.settings.lease)
+        self._terms = Terms(outbox, (ids or SystemIds()).new(), min(database.settings.lease, LONGEST_LEASE))
         self._limits = Limits(delivery=delivery_timeout)
         self._backoff = Backoff(self._randomness)
         self._trouble = Trouble(self._clock)
         self._kafka_trouble = Trouble(self._clock)
         self._topics = frozenset(topics)
+        self._seen = seen
         self._epoch: int | None = None
         self._state: OutboxState | None = None
         self._copy = Trouble(self._clock)
@@ -147,6 +154,7 @@ class Relay:
                 limits=self._limits,
                 measured=self._measured,
                 topics=self._topics,
+                seen=self._seen,
             )
             try:
                 await leader.lead()

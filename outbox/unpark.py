@@ -51,7 +51,7 @@ class Asked:
 
 
 async def ask_relay(
-    connection: asyncpg.Connection[Any], letter: UUID, *, by: str, reason: str, ids: Ids
+    connection: asyncpg.Connection[Any], letter: UUID, *, by: str, reason: str, ids: Ids, kind: str = "PERSON"
 ) -> Asked:
     """Ask the relay to send a row that it has put aside; later rows of its key follow in their order.
 
@@ -61,6 +61,7 @@ async def ask_relay(
         by: Who asks.
         reason: Why, for the audit.
         ids: Makes the audit entry's id.
+        kind: What it is that acts: PERSON, SYSTEM or AGENT.
 
     Raises:
         StateError: MP420 there is no such letter of the relay, MP421 it waits behind an earlier letter of its key,
@@ -79,12 +80,14 @@ async def ask_relay(
         if found["code"] == "KEY_HELD":
             await _refuse_behind(connection, letter, found)
         await connection.execute(Sql.ask, letter, by)
-        await _audit(connection, found, "outbox.unpark", "RETRY_PENDING", by=by, reason=reason, ids=ids)
+        await _audit(
+            connection, found, "outbox.unpark", "RETRY_PENDING", by=by, kind=kind, reason=reason, ids=ids
+        )
     return Asked(letter, "ASKED", "the relay sends it when it next looks.")
 
 
 async def ignore_parked(
-    connection: asyncpg.Connection[Any], letter: UUID, *, by: str, reason: str, ids: Ids
+    connection: asyncpg.Connection[Any], letter: UUID, *, by: str, reason: str, ids: Ids, kind: str = "PERSON"
 ) -> Asked:
     """Give a row up that the relay has put aside; later rows of its key go on without it.
 
@@ -94,6 +97,7 @@ async def ignore_parked(
         by: Who decides.
         reason: Why, for the audit.
         ids: Makes the audit entry's id.
+        kind: What it is that acts: PERSON, SYSTEM or AGENT.
 
     Raises:
         StateError: MP420 there is no such letter of the relay.
@@ -104,7 +108,7 @@ async def ignore_parked(
             return Asked(letter, "NOOP", f"{_DONE[found['status']]}.")
         await connection.execute(Sql.ignore, letter, by)
         await connection.execute(Sql.go_on, letter, by)
-        await _audit(connection, found, "outbox.ignore", "IGNORED", by=by, reason=reason, ids=ids)
+        await _audit(connection, found, "outbox.ignore", "IGNORED", by=by, kind=kind, reason=reason, ids=ids)
     return Asked(letter, "IGNORED", "it will not be sent; later events of its key go on.")
 
 
@@ -135,6 +139,7 @@ async def _audit(
     after: str,
     *,
     by: str,
+    kind: str,
     reason: str,
     ids: Ids,
 ) -> None:
@@ -144,6 +149,7 @@ async def _audit(
         ids.new(),
         found["tenant"],
         by,
+        kind,
         act,
         reason,
         json.dumps({"status": found["status"]}),

@@ -40,5 +40,5 @@ WHERE code = 'KEY_HELD' AND id = (
     LIMIT 1);
 
 -- name: write_audit
-INSERT INTO milepost.audit (id, tenant, actor, act, reason, before, after, evidence)
-VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7::jsonb, $8::jsonb);
+INSERT INTO milepost.audit (id, tenant, actor, kind, act, reason, before, after, evidence)
+VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8::jsonb, $9::jsonb);
