@@ -60,13 +60,16 @@ class Answer:
     text: str = ""
 
 
-async def redrive(connection: asyncpg.Connection[Any], n: int, *, by: str, reason: str, ids: Ids) -> Answer:
+async def redrive(
+    connection: asyncpg.Connection[Any], n: int, *, by: str, reason: str, ids: Ids, kind: str = "PERSON"
+) -> Answer:
     """Ask for a letter to be handled once more, in a transaction of its own.
 
     Args:
         n: The letter's number.
         by: Who asks.
         reason: Why; both are kept in the audit.
+        kind: What it is that acts: PERSON, SYSTEM or AGENT.
 
     Raises:
         StateError: MP440 there is no such letter, MP441 no process can handle it as it is, MP442 an earlier letter of
@@ -87,17 +90,22 @@ async def redrive(connection: asyncpg.Connection[Any], n: int, *, by: str, reaso
             )
         await connection.execute(Sql.ask, letter["id"], by)
         after = {"status": LetterStatus.RETRY_PENDING}
-        await audit(connection, ids, letter, by=by, act="letter.redrive", reason=reason, after=after)
+        await audit(
+            connection, ids, letter, by=by, kind=kind, act="letter.redrive", reason=reason, after=after
+        )
     return Answer("ASKED")
 
 
-async def ignore(connection: asyncpg.Connection[Any], n: int, *, by: str, reason: str, ids: Ids) -> Answer:
+async def ignore(
+    connection: asyncpg.Connection[Any], n: int, *, by: str, reason: str, ids: Ids, kind: str = "PERSON"
+) -> Answer:
     """Leave a letter's event unapplied for good, in a transaction of its own; its key goes on.
 
     Args:
         n: The letter's number.
         by: Who decides it.
         reason: Why; both are kept in the audit.
+        kind: What it is that acts: PERSON, SYSTEM or AGENT.
 
     Raises:
         StateError: MP440 there is no such letter.
@@ -112,7 +120,9 @@ async def ignore(connection: asyncpg.Connection[Any], n: int, *, by: str, reason
         if place is not None:
             await go_on(connection, place["scope"], place["topic"], place["held_key"], by)
         after = {"status": LetterStatus.IGNORED}
-        await audit(connection, ids, letter, by=by, act="letter.ignore", reason=reason, after=after)
+        await audit(
+            connection, ids, letter, by=by, kind=kind, act="letter.ignore", reason=reason, after=after
+        )
     return Answer("IGNORED")
 
 
@@ -135,6 +145,7 @@ async def audit(
     letter: Mapping[str, Any],
     *,
     by: str,
+    kind: str = "PERSON",
     act: str,
     reason: str,
     after: Mapping[str, Any],
@@ -148,7 +159,7 @@ async def audit(
     }
     before = {"status": letter["status"]}
     written = (json.dumps(part) for part in (before, after, evidence))
-    await connection.execute(Sql.audit, ids.new(), letter["tenant"], by, act, reason, *written)
+    await connection.execute(Sql.audit, ids.new(), letter["tenant"], by, kind, act, reason, *written)
 
 
 async def _letter(connection: asyncpg.Connection[Any], n: int) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import asyncpg
-from sqlalchemy.exc import DBAPIError
 
 from ..schemas.errors import UsageError
+from ..streams.alchemy import is_driver_error
 from .model import Item, Reason
 
 # SQLSTATE classes that say nothing about the event: connection, rollback by serialization or deadlock, resources,
@@ -97,7 +97,7 @@ def is_infrastructure(error: BaseException) -> bool:
 
 def _state(error: BaseException) -> str | None:
     """Return the SQLSTATE behind an error, if there is one."""
-    if isinstance(error, DBAPIError):
+    if is_driver_error(error):
         if error.connection_invalidated:
             return _LOST
         error = error.orig if error.orig is not None else error

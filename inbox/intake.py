@@ -77,7 +77,7 @@ class Intake:
         store: InboxStore | None = None,
         report: Report | None = None,
     ) -> None:
-        self.counts = Counts()
+        self.counts = Counts(consumer=consumer.name)
         for event in consumer.events:
             event.milepost_spec.codec.check()
         self._consumer = consumer
@@ -288,7 +288,7 @@ class Intake:
             connection = tx.connection
             if await self._store.insert(connection, [item], {item.id: "PARKED"}):
                 await self._letters.park(connection, [(item, reason)])
-                self.counts.parked += 1
+                self.counts.park(1)
             await self.past.move(connection, item.record)
             await self._store.end_attempt(connection, item.record)
         self.past.moved(item.record)

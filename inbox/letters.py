@@ -10,6 +10,8 @@ from uuid import UUID
 import asyncpg
 
 from ..schemas.packing import pack_headers
+from ..streams import measures
+from ..streams.metrics import meters
 from ..streams.queries import Queries
 from . import asking
 from .letter import for_people, letter_id, scope_of, sent_at
@@ -84,6 +86,9 @@ class Letters:
             await asking.go_on(connection, self.scope, parked[0][0].record.topic, name, "system")
         told = [(id, *one) for id, one in zip(ids, parked, strict=True) if id in new]
         self._say([one[1:] for one in told])
+        if (found := meters()) is not None:
+            for _, _, reason in told:
+                found.add(measures.LETTERS, (self._consumer, reason.code))
         if told and self._report is not None:
             await self._report(connection, self._consumer, told)
 

@@ -220,12 +220,11 @@ def oldest_kept(now: datetime, keep: timedelta, purged_below: datetime | None = 
 
 def candidates(items: Iterable[Item]) -> list[Item]:
     """Return the items that need an inbox row: one per identity, sorted by it, so that no two batches deadlock."""
-    # By number: hash and comparison of a UUID are calls of Python.
-    first: dict[int, Item] = {}
+    first: dict[UUID, Item] = {}
     for item in items:
-        if item.act is not Act.PASS:
-            first.setdefault(item.id.int, item)
-    return [first[number] for number in sorted(first)]
+        if item.handler is not None or item.reason is not None:
+            first.setdefault(item.id, item)
+    return [first[event_id] for event_id in sorted(first)]
 
 
 def hold_names(items: Iterable[Item]) -> list[bytes]:
@@ -251,19 +250,17 @@ def plan(
         LookupError: An identity is in neither; its row was removed meanwhile, so that the batch is to be tried again.
     """
     found = Plan(marks=inserted)
-    new = {event_id.int for event_id in inserted}
-    seen = {event_id.int: known for event_id, known in stored.items()}
+    seen = dict(stored)
     holds = None if held is None else set(held)
     for item in items:
-        if item.act is Act.PASS:
+        reason = item.reason
+        if item.handler is None and reason is None:
             continue
-        number = item.id.int
-        known = seen.get(number)
+        known = seen.get(item.id)
         if known is None:
-            if number not in new:
+            if item.id not in inserted:
                 raise LookupError(f"the inbox row of {item.id} vanished")
-            seen[number] = item.fingerprint
-            reason = item.reason
+            seen[item.id] = item.fingerprint
             if holds is not None:
                 reason = _held(item, holds)
             if reason is None:

@@ -45,6 +45,7 @@ class Letter:
         attempts: How often its event has failed.
         held_key: Name of the key that it holds or waits behind.
         asked_by: Who wants it handled.
+        turn: Its place among the letters of its key: its number, or that of the letter it was edited from.
     """
 
     id: UUID
@@ -62,6 +63,7 @@ class Letter:
     attempts: int
     held_key: bytes | None
     asked_by: str
+    turn: int
 
     @property
     def record(self) -> Record:
@@ -141,7 +143,9 @@ class RedriveStore:
             if not failed:
                 return False
             if letter.held_key is not None:
-                await connection.execute(_Sql.hold_back, self.scope, letter.topic, letter.held_key, letter.n)
+                await connection.execute(
+                    _Sql.hold_back, self.scope, letter.topic, letter.held_key, letter.turn
+                )
             after = {"status": "OPEN", "code": reason.code}
             await self._audit(connection, letter, "letter.failed", message, after)
         return True
@@ -157,7 +161,9 @@ class RedriveStore:
             "status": LetterStatus.RETRY_PENDING,
             "tenant": letter.tenant,
         }
-        await asking.audit(connection, self._ids, about, by="system", act=act, reason=reason, after=after)
+        await asking.audit(
+            connection, self._ids, about, by="system", kind="SYSTEM", act=act, reason=reason, after=after
+        )
 
 
 async def waiting(pool: asyncpg.Pool[Any], scopes: Sequence[str]) -> list[str]:

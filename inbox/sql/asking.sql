@@ -9,8 +9,8 @@ SELECT true FROM milepost.hold WHERE scope = $1 AND topic = $2 AND key = $3 FOR 
 -- name: letter
 SELECT l.id, l.n, l.scope, l.topic, l.tenant, l.status, l.code, l.recoverable, l.resolved_at, l.resolved_by, l.asked_by,
        (SELECT min(e.n) FROM milepost.dead_letter AS e
-        WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key AND e.n < l.n
-          AND e.status = 'OPEN') AS behind
+        WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key
+          AND coalesce(e.turn, e.n) < coalesce(l.turn, l.n) AND e.status = 'OPEN') AS behind
 FROM milepost.dead_letter AS l
 WHERE l.n = $1
 FOR UPDATE OF l;
@@ -33,8 +33,8 @@ UPDATE milepost.dead_letter AS l
 SET status = 'RETRY_PENDING', asked_at = milepost.clock(), asked_by = $4, tries = 0
 WHERE l.scope = $1 AND l.topic = $2 AND l.held_key = $3 AND l.status = 'OPEN' AND l.code = 'KEY_HELD'
   AND NOT EXISTS (SELECT FROM milepost.dead_letter AS e
-                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key AND e.n < l.n
-                    AND e.status = 'OPEN' AND e.code <> 'KEY_HELD');
+                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key
+                    AND coalesce(e.turn, e.n) < coalesce(l.turn, l.n) AND e.status = 'OPEN' AND e.code <> 'KEY_HELD');
 
 -- name: release_hold
 DELETE FROM milepost.hold AS h
@@ -44,5 +44,5 @@ WHERE h.scope = $1 AND h.topic = $2 AND h.key = $3
                     AND l.status IN ('OPEN', 'RETRY_PENDING'));
 
 -- name: audit
-INSERT INTO milepost.audit (id, tenant, actor, act, reason, before, after, evidence)
-VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7::jsonb, $8::jsonb);
+INSERT INTO milepost.audit (id, tenant, actor, kind, act, reason, before, after, evidence)
+VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8::jsonb, $9::jsonb);

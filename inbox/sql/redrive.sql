@@ -7,8 +7,8 @@ SELECT DISTINCT l.scope
 FROM milepost.dead_letter AS l
 WHERE l.status = 'RETRY_PENDING' AND l.scope = ANY ($1::text[])
   AND NOT EXISTS (SELECT FROM milepost.dead_letter AS e
-                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key AND e.n < l.n
-                    AND e.status IN ('OPEN', 'RETRY_PENDING'));
+                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key
+                    AND coalesce(e.turn, e.n) < coalesce(l.turn, l.n) AND e.status IN ('OPEN', 'RETRY_PENDING'));
 
 -- name: lock_scope
 -- One process at a time works off a consumer's letters, so that they stay in order whether or not keys are held.
@@ -16,12 +16,12 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('milepost.redrive:' || $1, 0))
 
 -- name: next_letter
 SELECT l.id, l.n, l.tenant, l.event_id, l.topic, l.partition, l."offset", l.key, l.value, l.headers, l.sent_at, l.code,
-       l.attempts, l.held_key, l.asked_by
+       l.attempts, l.held_key, l.asked_by, coalesce(l.turn, l.n) AS turn
 FROM milepost.dead_letter AS l
 WHERE l.status = 'RETRY_PENDING' AND l.scope = $1
   AND NOT EXISTS (SELECT FROM milepost.dead_letter AS e
-                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key AND e.n < l.n
-                    AND e.status IN ('OPEN', 'RETRY_PENDING'))
+                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key
+                    AND coalesce(e.turn, e.n) < coalesce(l.turn, l.n) AND e.status IN ('OPEN', 'RETRY_PENDING'))
 ORDER BY l.n
 LIMIT 1;
 
@@ -37,8 +37,8 @@ SELECT true
 FROM milepost.dead_letter AS l
 WHERE l.id = $1 AND l.status = 'RETRY_PENDING'
   AND NOT EXISTS (SELECT FROM milepost.dead_letter AS e
-                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key AND e.n < l.n
-                    AND e.status IN ('OPEN', 'RETRY_PENDING'))
+                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key
+                    AND coalesce(e.turn, e.n) < coalesce(l.turn, l.n) AND e.status IN ('OPEN', 'RETRY_PENDING'))
 FOR UPDATE OF l;
 
 -- name: apply_mark
@@ -79,7 +79,8 @@ RETURNING true;
 
 -- name: hold_back
 UPDATE milepost.dead_letter SET status = 'OPEN'
-WHERE scope = $1 AND topic = $2 AND held_key = $3 AND n > $4 AND status = 'RETRY_PENDING' AND code = 'KEY_HELD';
+WHERE scope = $1 AND topic = $2 AND held_key = $3 AND coalesce(turn, n) > $4
+  AND status = 'RETRY_PENDING' AND code = 'KEY_HELD';
 
 -- name: oldest
 SELECT count(*) AS amount, max(milepost.clock() - first_failed_at) AS oldest
