@@ -20,6 +20,7 @@ from . import (
     cancelling,
     children,
     doubting,
+    fanning,
     forward,
     locking,
     marking,
@@ -161,7 +162,8 @@ def _retry(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     again = _AGAIN.get(step.kind)
     if again is not None:
         return again(draft, fact, node, step)
-    if step.doubt and not fact.did_not_happen and node.repeat is not Repeat.SAFE:
+    deduped = node.repeat is Repeat.SAFE and not doubting.may_be_new(node, step, draft.now)
+    if step.doubt and not fact.did_not_happen and not deduped:
         return draft.refused(
             f"{step.name} may have taken effect, and a repetition could do it twice. If it did not, say that it did "
             "not happen; if it did, mark it as succeeded"
@@ -178,7 +180,7 @@ def _once_more(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     if node.command is not None:
         sending.send_again(draft, node, _fresh(_cleared(granted, fact)))
     else:
-        _again(draft, _cleared(granted, fact), StepState.PENDING)
+        _again(draft, _cleared(granted, fact), StepState.PENDING, keep_first=node.window is not None)
     return draft.decision()
 
 
@@ -199,9 +201,14 @@ def _undo_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     return draft.decision()
 
 
-def _again(draft: Draft, step: Step, state: StepState) -> None:
-    """Begin anew with all tries; fence and operation key stay, so that older tries and their effects are known."""
-    fresh = replace(step, attempt=0, first_at=None, probes=0, code=None, message=None)
+def _again(draft: Draft, step: Step, state: StepState, *, keep_first: bool = False) -> None:
+    """Begin anew with all tries; fence and operation key stay, so that older tries and their effects are known.
+
+    Args:
+        keep_first: While in doubt, the other side's memory is counted from the first try, whoever asks for one more.
+    """
+    first_at = step.first_at if keep_first and step.doubt else None
+    fresh = replace(step, attempt=0, first_at=first_at, probes=0, code=None, message=None)
     draft.announce(draft.move(fresh, state, wake_at=draft.first_nudge()))
 
 
@@ -279,6 +286,15 @@ def _started_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     return draft.decision()
 
 
+def _items_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
+    """Give out again what has failed; where there is no list yet, make it."""
+    if step.fan is None:
+        return _once_more(draft, fact, node, step)
+    note_act(draft, fact, step, failed=step.fan.failed)
+    fanning.again(draft, step)
+    return draft.decision()
+
+
 def _readable(node: Node, step: Step) -> Json:
     """Return the event that the wait was matched with as it is stored, None while it is not of the awaited class."""
     assert node.wait is not None
@@ -299,6 +315,7 @@ _AGAIN = {
     StepKind.WAIT: _wait_again,
     StepKind.TIMER: _timed_again,
     StepKind.CHILD: _started_again,
+    StepKind.EACH: _items_again,
     StepKind.CHOICE: _asked_again,
     StepKind.LOOP: _asked_again,
     StepKind.APPROVAL: approving.ask_again,

@@ -8,7 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..schemas.states import FINAL_RUN_STATES, RunState, StepKind, StepState
-from . import asking, children, expiring, guarding, sending, standing, stopping, timers, tree, undoing, waits
+from . import (
+    asking,
+    children,
+    expiring,
+    guarding,
+    rounds,
+    sending,
+    standing,
+    stopping,
+    timers,
+    tree,
+    undoing,
+    waits,
+)
 from .changing import replace
 from .draft import Draft
 from .model import Step
@@ -23,6 +36,9 @@ _WAITING = {
     StepKind.APPROVAL: guarding.begin,
     StepKind.CHILD: children.begin,
 }
+
+#: How a part stands in which something may begin yet, or is to be given up.
+_GOES_ON = frozenset({Standing.OPEN, Standing.LOST})
 
 
 def go_on(draft: Draft, step: Step) -> None:
@@ -39,7 +55,7 @@ def go_round(draft: Draft, step: Step) -> bool:
     Returns:
         False for a step in no loop, and where the run goes no longer forward.
     """
-    loop = asking.loop_around(draft.definition.flow, step.name)
+    loop = rounds.loop_around(draft.definition.flow, step.name)
     if loop is None or draft.stopping:
         return False
     ended = draft.move(step, StepState.FAILED)
@@ -67,19 +83,20 @@ def advance(draft: Draft, *, after: Step | None = None) -> None:
     Args:
         after: The row that has just ended, to say why a run stops that has no other reason left.
     """
-    flow = draft.definition.flow
-    standing_now = standing.look(flow, standing.rows_of(draft.run))
+    flow, walk, rows = draft.definition.flow, _Walk(draft), draft.run.steps
+    standing_now = walk.look(flow)
     if standing_now is Standing.OPEN:
-        walk = _Walk(draft)
-        walk.through(flow, "", wanted=True)
+        walk.into(flow, "", wanted=True)
         if walk.stopped:
             return
-        standing_now = standing.look(flow, standing.rows_of(draft.run))
+        if draft.run.steps is not rows:
+            standing_now = walk.look(flow)
         if standing_now is Standing.OPEN:
             walk.begin()
     if standing_now is Standing.OK:
-        draft.note("run.completed")
-        draft.move_run(RunState.SUCCEEDED, code=None)
+        part = standing.in_part(draft.run)
+        draft.note("run.completed", in_part=part or None)
+        draft.move_run(RunState.PARTIALLY_SUCCEEDED if part else RunState.SUCCEEDED, code=None)
     elif standing_now is not Standing.OPEN:
         _stop(draft, after)
 
@@ -110,7 +127,8 @@ class _Walk:
         self._steps: tuple[Step, ...] | None = None
         self._rows: dict[tuple[str, str], Step] = {}
 
-    def _look(self, part: tree.Part, path: str) -> Standing:
+    def look(self, part: tree.Part, path: str = "") -> Standing:
+        """Say how a part stands now."""
         return standing.look(part, self.rows(), path)
 
     def rows(self) -> dict[tuple[str, str], Step]:
@@ -121,8 +139,11 @@ class _Walk:
 
     def through(self, part: tree.Part, path: str, *, wanted: bool) -> None:
         """Find what may begin in an open part; where it is not `wanted`, give up what has begun."""
-        if self.stopped or self._look(part, path) not in {Standing.OPEN, Standing.LOST}:
-            return
+        if not self.stopped and self.look(part, path) in _GOES_ON:
+            self.into(part, path, wanted=wanted)
+
+    def into(self, part: tree.Part, path: str, *, wanted: bool) -> None:
+        """Do what `through` says, of a part that is known to be open."""
         match part:
             case tree.Leaf(name=name):
                 self._leaf(name, path, wanted)
@@ -137,8 +158,11 @@ class _Walk:
 
     def _series(self, parts: tuple[tree.Part, ...], path: str, wanted: bool) -> None:
         for one in parts:
-            self.through(one, path, wanted=wanted)
-            if self._look(one, path) is not Standing.OK:
+            stands = self.look(one, path)
+            if stands in _GOES_ON and not self.stopped:
+                self.into(one, path, wanted=wanted)
+                stands = self.look(one, path)
+            if stands is not Standing.OK:
                 return
 
     def _parallel(self, part: tree.Parallel, path: str, wanted: bool) -> None:
@@ -148,7 +172,7 @@ class _Walk:
             self.through(branch, path, wanted=kept)
         if kept and standing.gives_up(part, self.rows(), path):
             del self.found[earlier:]
-            if self._look(self.draft.definition.flow, "") not in {Standing.FAILED, Standing.LOST}:
+            if self.look(self.draft.definition.flow, "") not in {Standing.FAILED, Standing.LOST}:
                 self._parallel(part, path, wanted)  # where the run stops, what is given up does not say why
 
     def _leaf(self, name: str, path: str, wanted: bool) -> None:
@@ -198,7 +222,7 @@ class _Walk:
         self.through(part.body, inside, wanted=wanted and row is None)
         if row is not None and not wanted:
             stopping.give_up(self.draft, row)
-        elif row is None and wanted and self._look(part.body, inside) is Standing.OK and not self._expired():
+        elif row is None and wanted and self.look(part.body, inside) is Standing.OK and not self._expired():
             row = asking.end_round(self.draft, part, path, number)
         if row is not None and wanted and standing.round_of(part, self.rows(), path)[0] > number:
             self._loop(part, path, wanted)

@@ -33,7 +33,7 @@ def end_round(draft: Draft, part: tree.Loop, path: str, number: int) -> Step:
 def again(draft: Draft, row: Step) -> tuple[str, Json]:
     """Return '' and what a row in front of a person is to keep, or what is wrong with the answer and None."""
     if row.code == LOOP_EXHAUSTED:
-        return "", {"done": False}
+        return "", row.result or {"done": False}
     part = next(p for p in tree.parts(draft.definition.flow) if getattr(p, "name", None) == row.name)
     assert isinstance(part, tree.Choice | tree.Loop)
     answer, problem = ask(draft, part.name, part.test if isinstance(part, tree.Choice) else part.until)
@@ -41,21 +41,21 @@ def again(draft: Draft, row: Step) -> tuple[str, Json]:
     return problem, None if problem else {field: answer}
 
 
-def loop_around(flow: tree.Part, name: str) -> tree.Loop | None:
-    """Return the innermost loop that a node is in."""
-    loops = [part for part in tree.way_to(flow, name) if isinstance(part, tree.Loop) and part.name != name]
-    return loops[-1] if loops else None
-
-
 def round_failed(draft: Draft, part: tree.Loop, step: Step) -> None:
-    """End a loop's round because of a step whose work was not good enough; `until` is not asked."""
+    """End a loop's round because of a step whose work was not good enough; `until` is not asked.
+
+    Of two such steps beside each other the first one ends it.
+    """
     depth = sum(isinstance(one, tree.Loop) for one in tree.way_to(draft.definition.flow, part.name))
     inside = ".".join(step.iteration.split(".")[:depth])
+    if draft.run.step(part.name, inside) is not None:
+        return
     number = int(inside.rpartition(".")[2])
+    said = {"done": False, "because": step.name}
     if number < part.at_most:
-        _kept(draft, part.name, StepKind.LOOP, inside, {"done": False, "because": step.name})
+        _kept(draft, part.name, StepKind.LOOP, inside, said)
     else:
-        exhausted(draft, part.name, inside, number)
+        exhausted(draft, part.name, inside, number, said)
 
 
 def ask(draft: Draft, name: str, pure: tree.Pure) -> tuple[bool, str]:
@@ -69,12 +69,16 @@ def ask(draft: Draft, name: str, pure: tree.Pure) -> tuple[bool, str]:
     return answer, ""
 
 
-def exhausted(draft: Draft, name: str, iteration: str, number: int) -> Step:
-    """End a loop whose last round was not enough, by its `on_failure`."""
+def exhausted(draft: Draft, name: str, iteration: str, number: int, said: Json = None) -> Step:
+    """End a loop whose last round was not enough, by its `on_failure`.
+
+    Args:
+        said: What the row keeps should a person allow another round.
+    """
     node = draft.definition.node(name)
     words = f"not done after {number} round{'' if number == 1 else 's'}"
     if node is not None and node.on_failure is Then.PERSON:
-        return _held(draft, name, StepKind.LOOP, iteration, code=LOOP_EXHAUSTED, message=words)
+        return _held(draft, name, StepKind.LOOP, iteration, code=LOOP_EXHAUSTED, message=words, result=said)
     told = {"iteration": iteration, "code": LOOP_EXHAUSTED, "message": words}
     row = draft.create(name, StepKind.LOOP, StepState.FAILED, wake_at=None, **told)
     draft.note("step.failed", row, code=LOOP_EXHAUSTED, message=words)
@@ -87,8 +91,10 @@ def _kept(draft: Draft, name: str, kind: StepKind, iteration: str, result: Json)
     return row
 
 
-def _held(draft: Draft, name: str, kind: StepKind, iteration: str, *, code: str, message: str) -> Step:
-    values = {"iteration": iteration, "code": code, "message": message}
+def _held(
+    draft: Draft, name: str, kind: StepKind, iteration: str, *, code: str, message: str, result: Json = None
+) -> Step:
+    values = {"iteration": iteration, "code": code, "message": message, "result": result}
     row = draft.create(name, kind, StepState.MANUAL_REQUIRED, wake_at=draft.reminder(), **values)
     draft.note("step.manual_required", row, code=code, message=message)
     return row

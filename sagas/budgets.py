@@ -19,6 +19,7 @@ from .definition import Definition, Node
 from .draft import Draft
 from .facts import Fact, HandedBack, Probed, Stale, Succeeded, TryFailed, Wake
 from .model import Decision, Json, Run, Step
+from .standing import UNDOUBTED
 from .words import BUDGET_EXCEEDED
 
 #: Amounts by name; runtime in seconds.
@@ -27,7 +28,7 @@ Amounts: TypeAlias = Mapping[str, Decimal]
 NAMES: Final = ("attempts", "runtime", "tokens", "cost", "tool_calls", "steps")
 #: Counted by the engine; only where the definition has a budget.
 _COUNTED = frozenset({"attempts", "runtime", "steps"})
-_FORWARD = frozenset({StepKind.STEP, StepKind.TX})
+_FORWARD = frozenset({StepKind.STEP, StepKind.TX, StepKind.EACH})
 
 
 def amounts_of(budget: Budget | None) -> Amounts:
@@ -47,7 +48,7 @@ def budget_of(amounts: Amounts) -> Budget:
 
 def read(stored: Json) -> Amounts:
     """Read amounts as they are stored."""
-    return {name: Decimal(str(value)) for name, value in (stored or {}).items() if name in NAMES}
+    return {name: Decimal(str(value)) for name, value in stored.items() if name in NAMES} if stored else {}
 
 
 def written(amounts: Amounts) -> Json:
@@ -108,7 +109,7 @@ def policy(definition: Definition) -> list[Json]:
 
 def counts(definition: Definition) -> bool:
     """Whether some budget is to be kept."""
-    return definition.budget is not None or any(node.budget is not None for node in definition.nodes)
+    return definition.has_budgets
 
 
 # --- what was spent -------------------------------------------------------------------------------------
@@ -121,6 +122,8 @@ def spent_by(run: Run) -> Amounts:
 
 def limit_of(definition: Definition, run: Run) -> Amounts:
     """Return what a run may spend, with what persons have granted."""
+    if definition.budget is None:
+        return {}
     granted = plus(*(read(step.granted) for step in run.steps))
     return {
         name: value + granted.get(name, Decimal(0)) for name, value in amounts_of(definition.budget).items()
@@ -129,12 +132,16 @@ def limit_of(definition: Definition, run: Run) -> Amounts:
 
 def left_of_run(definition: Definition, run: Run) -> Amounts:
     """Return what is left of a run's budget; less than none where it is over."""
+    if definition.budget is None:
+        return {}
     spent = spent_by(run)
     return {name: value - spent.get(name, Decimal(0)) for name, value in limit_of(definition, run).items()}
 
 
 def left_of_try(node: Node, step: Step) -> Amounts:
     """Return what a try that begins may spend, by the step's own budget."""
+    if node.budget is None:
+        return {}
     granted = read(step.granted)
     return {name: value + granted.get(name, Decimal(0)) for name, value in amounts_of(node.budget).items()}
 
@@ -209,7 +216,7 @@ def _over(definition: Definition, run: Run, more: Amounts) -> str:
 def exceeded(draft: Draft, step: Step, over: str) -> Decision:
     """Put a step whose try spent too much in front of a person: it did something, so it may have taken effect."""
     draft.note("step.failed", step, code=BUDGET_EXCEEDED, message=over)
-    if step.kind is not StepKind.TX:
+    if step.kind not in UNDOUBTED:
         step = replace(step, doubt=True, doubt_at=draft.now)
     _to_person(draft, step, over)
     return draft.decision()

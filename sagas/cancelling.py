@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import stopping, undoing
+from . import standing, stopping, undoing
 from .draft import Draft
 from .facts import Act
 from .model import Decision, Run, Step
@@ -152,9 +152,10 @@ def waiting_for_person(run: Run) -> tuple[Step, ...]:
 
 
 def _give_up(draft: Draft, fact: Act, step: Step) -> None:
-    """End a step that a person was asked about: CANCELLED, or FAILED when it keeps its doubt."""
+    """End a step that a person was asked about: CANCELLED, or FAILED when it keeps its doubt, or what items did."""
     settled = _settled(step, fact)
-    draft.move(settled, StepState.FAILED if settled.doubt else StepState.CANCELLED)
+    stays = settled.doubt or standing.partly_done(settled)
+    draft.move(settled, StepState.FAILED if stays else StepState.CANCELLED)
 
 
 def _settled(step: Step, fact: Act) -> Step:

@@ -10,7 +10,7 @@ from ..schemas.errors import DefinitionError
 from ..schemas.events import Event, check_upcasters
 from ..schemas.options import OnFailure, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import StepKind
-from . import approvals, nodes, timing, tree
+from . import approvals, each, nodes, timing, tree
 from .definition import Definition, Node
 from .specs import CommandSpec
 
@@ -64,7 +64,7 @@ def check_definition_rules(definition: Definition) -> None:
     """Check the rules that hold between nodes, and the bounds of every option.
 
     Raises:
-        DefinitionError: MP101 to MP103, MP108, MP109, MP113 or MP116.
+        DefinitionError: MP101 to MP103, MP108, MP109, MP113, MP116 or MP145.
     """
     timing.check(definition, LONGEST)
     for node in definition.nodes:
@@ -84,6 +84,7 @@ def check_definition_rules(definition: Definition) -> None:
 
 def _check_step(definition: Definition, node: Node) -> None:
     _check_forward(definition, node)
+    _check_window(definition, node)
     place = f"{definition.title}, step {node.name}"
     if node.on_failure not in get_args(OnFailure):
         raise DefinitionError(
@@ -101,6 +102,24 @@ def _check_step(definition: Definition, node: Node) -> None:
             "MP116",
             f"{place} {why}, so its probe would never be asked. Delete the probe"
             + (", or say repeat=Repeat.ASK_FIRST." if node.kind is StepKind.STEP else "."),
+        )
+
+
+def _check_window(definition: Definition, node: Node) -> None:
+    if node.window is None:
+        return
+    place = f"{definition.title}, step {node.name}"
+    if node.repeat is not Repeat.SAFE:
+        raise DefinitionError(
+            "MP145",
+            f"{place}: window= says how long the other side dedupes on the key, and repeat={node.repeat.name} says "
+            "that it does not. Leave window out, or say repeat=Repeat.SAFE.",
+        )
+    if not node.attempt_timeout < node.window <= LONGEST:
+        raise DefinitionError(
+            "MP145",
+            f"{place}: window={node.window} must be longer than attempt_timeout={node.attempt_timeout}, and at most "
+            f"{LONGEST.days} days. Say how long the other side remembers a key, such as timedelta(hours=24).",
         )
 
 
@@ -221,6 +240,7 @@ def _check_bounds(definition: Definition, node: Node) -> None:
         _check_duration(place, "due", node.due)
     if node.command is not None:
         _check_command(place, node, node.command)
+    each.check(place, node)
     if node.probe is not None:
         _check_duration(place, "give_up", node.probe.give_up)
         if not timedelta(0) <= node.probe.settle < node.probe.give_up:

@@ -19,6 +19,10 @@ from .model import Json
 _NAME_MAPS = frozenset({"properties", "$defs", "patternProperties", "dependentSchemas"})
 #: Words for people; changing them changes no stored value.
 _WORDS = frozenset({"title", "description", "examples"})
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+#: How JSON writes the character U+0000, which a text may also quote.
+_NUL = b"\\u0000"
+_MASK = MASK.encode()
 
 
 @lru_cache(maxsize=4096)
@@ -32,17 +36,26 @@ def canonical_json(value: Json) -> bytes:
     Raises:
         ValueError: For NaN, infinity or a lone surrogate, which JSON cannot hold.
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def digest(value: Json) -> bytes:
     """Return the SHA-256 of the canonical JSON."""
-    return hashlib.sha256(canonical_json(value)).digest()
+    return digest_of(canonical_json(value))
+
+
+def digest_of(canonical: bytes) -> bytes:
+    """Return the SHA-256 of JSON that is canonical already."""
+    return hashlib.sha256(canonical).digest()
 
 
 def encode(model: type[BaseModel], value: BaseModel, place: str) -> Json:
-    """Return a model as JSON that a jsonb column can hold and `decode` reads back.
+    """Return a model as JSON that a jsonb column can hold and `decode` reads back; see `encode_both`."""
+    return encode_both(model, value, place)[0]
+
+
+def encode_both(model: type[BaseModel], value: BaseModel, place: str) -> tuple[Json, bytes]:
+    """Return a model as JSON that a jsonb column can hold and `decode` reads back, and its canonical bytes.
 
     Args:
         model: Declared class; fields that only a subclass has are left out.
@@ -54,24 +67,25 @@ def encode(model: type[BaseModel], value: BaseModel, place: str) -> Json:
     """
     encoded = _adapter(model).dump_python(value, mode="json", by_alias=True, round_trip=True)
     try:
-        canonical_json(encoded)
+        canonical = canonical_json(encoded)
     except ValueError as error:
         raise UsageError(
             "MP342", f"{place} cannot be stored as JSON: {error}. Replace the value before returning it."
         ) from error
     # The class was looked at when the saga was declared; here is what a field of any class holds.
-    if _holds(encoded, lambda text: text == MASK) and (found := secret_in(value)) is not None:
+    masked = _MASK in canonical and _holds(encoded, lambda text: text == MASK)
+    if masked and (found := secret_in(value)) is not None:
         raise UsageError(
             "MP342",
             f"{place}, field {found[0]} is a {found[1]}, which would be stored as asterisks. Put a reference to the "
             "secret there instead, and fetch it in the step.",
         )
-    if _holds(encoded, lambda text: "\x00" in text):
+    if _NUL in canonical and _holds(encoded, lambda text: "\x00" in text):
         raise UsageError(
             "MP342",
             f"{place} holds the character U+0000, which PostgreSQL cannot store. Remove it before returning.",
         )
-    return encoded
+    return encoded, canonical
 
 
 def decode(model: type[BaseModel], value: Json) -> Any:

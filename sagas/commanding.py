@@ -88,6 +88,11 @@ def _meant(draft: Draft, fact: Replied) -> Step | None:
 def _done(draft: Draft, node: Node, step: Step, fact: Replied) -> None:
     assert node.command is not None
     reply = node.command.reply
+    wanted = reply.milepost_spec.type
+    if fact.type not in {"", wanted}:
+        # Its body may fit all the same, and mean something else.
+        _unreadable(draft, step, f"it is a {fact.type}, and {reply.__name__} is {wanted}")
+        return
     try:
         payload = brought_up(reply, fact.payload, fact.version)
         node.decode(payload)
@@ -97,10 +102,14 @@ def _done(draft: Draft, node: Node, step: Step, fact: Replied) -> None:
         Unreadable,
     ) as error:  # pydantic's ValidationError, or what JSON cannot hold
         words = error.code if isinstance(error, Unreadable) else faults_of(reply, error)
-        known = replace(step, doubt=False, doubt_at=None)
-        doubting.person(draft, known, REPLY_INVALID, clean(f"it is no {reply.__name__}: {words}"))
+        _unreadable(draft, step, f"it is no {reply.__name__}: {words}")
         return
     forward.succeed(draft, step, payload)
+
+
+def _unreadable(draft: Draft, step: Step, words: str) -> None:
+    """Put a step that was done, with a result that cannot be read, in front of a person."""
+    doubting.person(draft, replace(step, doubt=False, doubt_at=None), REPLY_INVALID, clean(words))
 
 
 def _undo_replied(draft: Draft, node: Node, step: Step, fact: Replied) -> Decision:

@@ -12,12 +12,13 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 
 from ..schemas.errors import DefinitionError
 from ..schemas.options import OnFailure, Repeat, Retry, Then
-from ..schemas.states import StepKind
+from ..schemas.states import Level, StepKind
 from . import (
     approvals,
     budgets,
     checks,
     codec,
+    each,
     fingerprints,
     inputs,
     locking,
@@ -59,10 +60,12 @@ def compile_saga(saga: Saga[Any], flow: Sequence[nodes.Node[Any, Any]]) -> Defin
         deadline=saga.deadline,
         active_timeout=saga.active_timeout,
         priority=saga.priority,
+        auto_repair=saga.auto_repair,
         upcasts=inputs.chain(saga.title, saga.past.upcasts, saga.input),
         fingerprint=saga.fingerprint,
         revalidate=saga.revalidation,
         budget=saga.budget,
+        severity=saga.severity,
     )
     checks.check_definition_rules(definition)
     locking.check(definition)
@@ -92,6 +95,7 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
         name=node.name,
         kind=node.kind,
         repeat=node.repeat,
+        window=node.window,
         retry=node.retry,
         attempt_timeout=node.attempt_timeout,
         on_failure=node.on_failure or default,
@@ -117,6 +121,7 @@ def _compile(saga: Saga[Any], node: nodes.Node[Any, Any], default: Any) -> Node:
         budget=node.budget,
         command=_command(node),
         child=node.child if isinstance(node, nodes.ChildStep) else None,
+        each=node.each if isinstance(node, each.EachStep) else None,
     )
 
 
@@ -183,6 +188,8 @@ def _shape(definition: Definition) -> Json:
 def _event(node: Node) -> Json:
     if node.child is not None:
         return {"child": node.child.saga.name}
+    if node.each is not None:
+        return {"each": node.each.saga.name}
     if node.command is not None:
         return {"reply": node.command.reply.milepost_spec.type}
     if node.wait is None:
@@ -218,6 +225,8 @@ def _policy(definition: Definition) -> Json:
         seconds = None if active is None else active.total_seconds()
         nodes.append({"deadline": definition.deadline is not None, "active_timeout": seconds})
     nodes.extend([*priorities.policy(definition), *budgets.policy(definition)])
+    if definition.auto_repair is not Level.SAFE_RETRY:
+        nodes.append({"auto_repair": int(definition.auto_repair)})
     return nodes
 
 
@@ -241,8 +250,10 @@ def _policy_of(node: Node) -> Json:
             else [node.wait.timeout.total_seconds(), node.wait.on_timeout.value, node.wait.broadcast],
         }
         | ({"limits": list(node.limits)} if node.limits else {})
+        | ({"window": node.window.total_seconds()} if node.window is not None else {})
         | _policy_of_time(node)
         | approvals.policy(node)
+        | each.policy(node)
     )
 
 

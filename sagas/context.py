@@ -14,9 +14,10 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from ..schemas.budget import Budget
-from ..schemas.errors import DefinitionError
+from ..schemas.errors import DefinitionError, QualityFailed
 from ..schemas.events import Event
 from ..schemas.states import FINAL_STEP_STATES, StepState
+from . import rounds
 from .artifacts import Artifacts, HasArtifacts
 from .model import Json, Run, Step
 from .progress import read_progress
@@ -185,6 +186,7 @@ class Context(View[I], HasArtifacts):
         purse: Purse,
         progress: Json = None,
         artifacts: Artifacts | None = None,
+        iteration: str = "",
     ) -> None:
         """Build a context; the worker and the test kit do, users do not.
 
@@ -201,10 +203,12 @@ class Context(View[I], HasArtifacts):
             purse: Counts what is spent.
             progress: What the last heartbeat of an earlier try said, as JSON.
             artifacts: Writes and reads artifacts; None where there is no store.
+            iteration: Which rounds of loops it is in.
         """
         super().__init__(definition, run, reader=reader)
         self.idempotency_key = idempotency_key
         self.attempt = attempt
+        self._iteration = iteration
         self._use = use
         self._emitted = emitted
         self._should_stop = should_stop
@@ -212,6 +216,20 @@ class Context(View[I], HasArtifacts):
         self._purse = purse
         self._progress = progress
         self._artifacts = artifacts
+
+    @property
+    def round(self) -> int:
+        """Which round of the innermost loop this is, from 1; 1 outside of loops."""
+        return rounds.number(self._iteration)
+
+    @property
+    def fell_short(self) -> QualityFailed | None:
+        """What ended the round before, if that was a step that raised QualityFailed: its `code` and `message`.
+
+        None in the first round of a loop, after a round of which `until` said that it was not the last, and outside
+        of loops.
+        """
+        return rounds.fell_short(self._definition, self._run, self._reader, self._iteration)
 
     def use(self, kind: type[T], /) -> T:
         """Return the client that the service provides for this class.

@@ -11,7 +11,19 @@ from typing import assert_never
 from uuid import UUID
 
 from ..schemas.states import RunState, StepKind, StepState
-from . import acting, budgets, commanding, failing, forward, limiting, parenting, settling, waiting, waking
+from . import (
+    acting,
+    budgets,
+    commanding,
+    failing,
+    fanning,
+    forward,
+    limiting,
+    parenting,
+    settling,
+    waiting,
+    waking,
+)
 from .changing import replace
 from .definition import Definition, Node
 from .draft import Draft
@@ -126,6 +138,8 @@ def _of_step(  # noqa: PLR0911 - one return per kind of fact
 def _told(draft: Draft, node: Node, step: Step, fact: Signalled | ChildSeen) -> Decision:
     """Answer what the orchestrator has been told of an event or a child."""
     if isinstance(fact, ChildSeen):
+        if step.kind is StepKind.EACH:
+            return fanning.seen(draft, node, step)
         if step.kind is not StepKind.CHILD:
             return draft.refused(f"{step.name} is no child")
         return parenting.seen(draft, node, step)

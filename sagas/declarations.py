@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -11,10 +11,12 @@ from pydantic import BaseModel
 from ..schemas.children import ChildRun
 from ..schemas.commands import Command
 from ..schemas.events import Event
+from ..schemas.fanout import FanOut
 from ..schemas.options import OnFailure, OnReject, OnTimeout, Repeat, Retry, Then
 from ..schemas.states import Risk
+from . import each
 from .approvals import Approval, declare
-from .context import View
+from .context import Context, View
 from .nodes import ChildStep, CommandStep, Node, Step, Timer, Wait
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ J = TypeVar("J", bound=BaseModel)
 
 #: How often a command is sent before nobody is expected to reply any more.
 RETRY = Retry(within=None)
+#: Longest time of one reading of a list of items, and how often it is read.
+LISTING = timedelta(minutes=5)
+LISTED_AGAIN = Retry()
 
 
 class Declarations(Generic[I]):
@@ -210,3 +215,61 @@ class Declarations(Generic[I]):
         own.take_name(name, f"child {name}")
         own.nodes.append(node)
         return node
+
+    def each(
+        self,
+        name: str,
+        saga: Saga[J],
+        /,
+        *,
+        items: Callable[[Context[I]], AsyncIterator[J]],
+        concurrency: int = 20,
+        min_success: float = 1.0,
+        retry: Retry = LISTED_AGAIN,
+        attempt_timeout: timedelta = LISTING,
+        on_failure: OnFailure | None = None,
+        no_undo: str | None = None,
+        irreversible: bool = False,
+        queue: str | None = None,
+    ) -> Step[I, FanOut]:
+        """Declare a fan-out: a run of another saga of this service for each item of a list, however long that is.
+
+        The list is read once, by a worker, and stored as a whole. Each item is named by the key that its saga gives it,
+        and is a run like any other; one that is there already with the same input is joined. An item that fails does
+        not keep the others from going on. If at the end enough have succeeded, the node has, and where some have failed
+        the run ends as PARTIALLY_SUCCEEDED. When the run stops meanwhile, no more items are begun, and those under way
+        are cancelled, and undone where the run is.
+
+        Args:
+            name: Name of the node.
+            saga: The saga of the items.
+            items: Async generator that yields the input of each; it may do IO, and has no effects outside. Items of
+                equal key and input are one.
+            concurrency: Most items that are under way at once.
+            min_success: Share of the items that has to succeed, from 0 to 1.
+            retry: How often the list is read when that fails.
+            attempt_timeout: Longest time of reading it once.
+            on_failure: What follows when too few items succeed; COMPENSATE in a saga with an undo, else FAIL. With
+                PERSON, `milepost runs retry` begins the failed items again, and no others.
+            no_undo: Why nothing needs undoing. An undo (`@node.undo`) gets the `FanOut`, also of a node that failed
+                while some of its items succeeded.
+            irreversible: It cannot be undone, so nothing after it may compensate.
+            queue: Queue of the worker that reads the list.
+
+        Raises:
+            DefinitionError: MP110, MP111, MP114, MP117, MP142.
+        """
+        return each.declare(
+            self._own,
+            name,
+            saga,
+            items=items,
+            concurrency=concurrency,
+            min_success=min_success,
+            retry=retry,
+            attempt_timeout=attempt_timeout,
+            on_failure=on_failure,
+            no_undo=no_undo,
+            irreversible=irreversible,
+            queue=queue,
+        )

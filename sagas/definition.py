@@ -14,12 +14,12 @@ from pydantic import BaseModel
 from ..schemas.budget import Budget
 from ..schemas.errors import UsageError
 from ..schemas.options import OnFailure, Repeat, Retry, Then
-from ..schemas.states import Priority, StepKind
+from ..schemas.states import Level, Priority, Risk, StepKind
 from . import codec, tree
 from .context import View
 from .inputs import InputUpcast, brought_up
 from .model import Json
-from .specs import ApprovalSpec, AsyncFn, ChildSpec, CommandSpec, ProbeSpec, UndoSpec, WaitSpec
+from .specs import ApprovalSpec, AsyncFn, ChildSpec, CommandSpec, EachSpec, ProbeSpec, UndoSpec, WaitSpec
 from .words import APPROVAL_EXPIRED
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Node:
         result: Class of the stored result; the event's class for a wait; None when nothing is returned.
         on_failure: Resolved; for a wait it follows a probe that says Failed, and is always PERSON.
         queue: Queue of its work topic.
+        window: How long the other side remembers a key, from its first call; None for always.
         budget: What one try may spend.
         limits: Names of the rate limits that its calls, probes and undos count for.
         due: Of a timer, how long it waits, or the pure function that says until when.
@@ -53,6 +54,7 @@ class Node:
     queue: str
     result: type[BaseModel] | None
     fn: AsyncFn | None = None
+    window: timedelta | None = None
     probe: ProbeSpec | None = None
     undo: UndoSpec | None = None
     no_undo: str | None = None
@@ -62,6 +64,7 @@ class Node:
     due: timedelta | Callable[[View[Any]], datetime] | None = None
     command: CommandSpec | None = None
     child: ChildSpec | None = None
+    each: EachSpec | None = None
     budget: Budget | None = None
     approval: ApprovalSpec | None = None
 
@@ -119,8 +122,10 @@ class Definition:
         flow: The nodes as a tree: what comes after, beside and instead of what.
         controls: Of its choices and loops, what their rows are read with.
         budget: What a run may spend.
+        auto_repair: Up to which level runs are repaired without asking a person.
         priority: How soon a run's work is taken, or what says so of its input; asked once, at its start.
         fingerprint: What a run with that input rests on; asked at its start.
+        severity: How bad it is when a run of it goes wrong.
         revalidate: The saga's own check before a run goes on that stood in front of a person.
         shape: Fingerprint of what is pinned: names, kinds, order, result and input schemas.
         policy: Fingerprint of what may change under a run: retries, timeouts, repeat, queues.
@@ -141,9 +146,11 @@ class Definition:
     lock: Callable[[Any], str] | None = None
     if_locked: Literal["queue", "reject"] = "queue"
     priority: Priority | Callable[[Any], Priority] = Priority.NORMAL
+    auto_repair: Level = Level.SAFE_RETRY
     fingerprint: Callable[[Any], Mapping[str, Json]] | None = None
     revalidate: AsyncFn | None = None
     budget: Budget | None = None
+    severity: Risk = Risk.MEDIUM
     shape: str = field(default="")
     policy: str = field(default="")
     upcasts: tuple[InputUpcast, ...] = ()
@@ -181,6 +188,11 @@ class Definition:
                 found[name] = (*found.get(name, ()), node.name)
         return found
 
+    @cached_property
+    def has_budgets(self) -> bool:
+        """Whether it or one of its nodes has a budget."""
+        return self.budget is not None or any(node.budget is not None for node in self.nodes)
+
     def node(self, name: str) -> Node | None:
         """Return the step, wait, approval, choice or loop of that name."""
         return self._by_name.get(name)
@@ -214,8 +226,8 @@ class Definition:
                 "MP340",
                 f"{self.title} takes {self.input.__name__}, not {type(value).__name__}. Pass its own input class.",
             )
-        encoded = codec.encode(self.input, value, f"{self.title}: input")
-        return encoded, codec.digest(encoded)
+        encoded, canonical = codec.encode_both(self.input, value, f"{self.title}: input")
+        return encoded, codec.digest_of(canonical)
 
     def key_of(self, value: BaseModel) -> str:
         """Return the business key of an input.
@@ -256,16 +268,22 @@ def text_problem(value: object, *, longest: int) -> str:
 
 
 def encode_result(definition: Definition, node: Node, value: Any) -> Json:
-    """Return what a step returned as the JSON to store.
+    """Return what a step returned as the JSON to store; see `result_of`."""
+    return result_of(definition, node, value)[0]
+
+
+def result_of(definition: Definition, node: Node, value: Any) -> tuple[Json, int]:
+    """Return what a step returned as the JSON to store, and its size in bytes.
 
     Raises:
         UsageError: MP341 when it is not of the declared class, MP342 when it cannot be stored.
     """
     place = f"{definition.title}, step {node.name}: result"
     if node.result is not None and isinstance(value, node.result):
-        return codec.encode(node.result, value, place)
+        encoded, canonical = codec.encode_both(node.result, value, place)
+        return encoded, len(canonical)
     if node.result is None and value is None:
-        return None
+        return None, len(codec.canonical_json(None))
     declared = "None" if node.result is None else node.result.__name__
     raise UsageError(
         "MP341",

@@ -15,7 +15,7 @@ from ..schemas.states import (
     StepState,
 )
 from . import retry, standing, timing
-from .changing import replace
+from .changing import made, replace
 from .definition import Definition
 from .model import (
     Answer,
@@ -78,8 +78,8 @@ class Draft:
         check_step(None, state, self.cause)
         if wake_at is None:
             values["finished_at"] = self.now
-        step = Step(
-            name=name, kind=kind, state=state, since=self.now, generation=1, wake_at=wake_at, **values
+        step = made(
+            Step, name=name, kind=kind, state=state, since=self.now, generation=1, wake_at=wake_at, **values
         )
         return self._put(step)
 
@@ -109,13 +109,16 @@ class Draft:
         return self.move(step, state, finish_no=self.run.finish_n, **values)
 
     def _put(self, step: Step) -> Step:
-        key = (step.name, step.iteration)
-        self.changed[key] = step
-        if self.run.step(*key) is None:
-            steps = (*self.run.steps, step)
+        name, iteration = step.name, step.iteration
+        self.changed[name, iteration] = step
+        steps = list(self.run.steps)
+        for n, old in enumerate(steps):
+            if old.name == name and old.iteration == iteration:
+                steps[n] = step
+                break
         else:
-            steps = tuple(step if (old.name, old.iteration) == key else old for old in self.run.steps)
-        self.run = replace(self.run, steps=steps)
+            steps.append(step)
+        self.run = replace(self.run, steps=tuple(steps))
         return step
 
     def announce(self, step: Step) -> None:
@@ -185,6 +188,7 @@ class Draft:
             Entry(
                 event,
                 step=None if step is None else step.name,
+                iteration="" if step is None else step.iteration,
                 attempt=step.attempt or None if step is not None else None,
                 data={name: value for name, value in data.items() if value is not None},
             )

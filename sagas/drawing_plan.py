@@ -12,6 +12,7 @@ from ..schemas.states import (
     FINAL_RUN_STATES,
     FINAL_STEP_STATES,
     HELD_STEP_STATES,
+    WELL_ENDED,
     RunState,
     StepKind,
     StepState,
@@ -24,6 +25,7 @@ from .specs import ApprovalSpec, UndoSpec
 
 _TONES: Final[Mapping[str, Tone]] = {
     "SUCCEEDED": "done",
+    "PARTIALLY_SUCCEEDED": "done",
     "FAILED": "failed",
     "UNKNOWN": "doubt",
     "RECONCILING": "doubt",
@@ -35,6 +37,12 @@ _TONES: Final[Mapping[str, Tone]] = {
     "SKIPPED": "over",
     "CANCELLED": "over",
     "EXPIRED": "failed",
+}
+
+
+#: What is neither over nor in trouble.
+_LIVE: Final = frozenset(s.value for s in (*RunState, *StepState)) - {
+    s.value for s in (*FINAL_RUN_STATES, *FINAL_STEP_STATES)
 }
 
 
@@ -72,7 +80,7 @@ def with_run(drawing: Drawing, run: Progress) -> Drawing:
     flow = _marked(drawing.flow, run)
     assert isinstance(flow, Group)
     known = {box.name for box in boxes_of(flow)}
-    reached = run.state is RunState.SUCCEEDED
+    reached = run.state in WELL_ENDED
     ends = replace(
         drawing.ends, tone="done" if reached else "ahead", status=("reached" if reached else "not reached",)
     )
@@ -161,6 +169,9 @@ def _step_facts(node: Node, queue: str, usual: Then) -> tuple[str, ...]:
 def _how(node: Node) -> str:
     if node.child is not None:
         return f"run of {node.child.saga.name}"
+    if node.each is not None:
+        enough = "" if node.each.min_success == 1.0 else f", {node.each.min_success:.0%} have to succeed"
+        return f"runs of {node.each.saga.name}, {node.each.concurrency} at once{enough}"
     return "TX" if node.kind is StepKind.TX else node.repeat.name
 
 
@@ -281,4 +292,9 @@ def _code(mark: Mark) -> list[str]:
 
 def run_tone(state: RunState) -> Tone:
     """Return the tone of a run's state."""
-    return _TONES.get(state.value, "over" if state in FINAL_RUN_STATES else "live")
+    return tone_of(state)
+
+
+def tone_of(state: str) -> Tone:
+    """Return the tone of a state of a run or a step; of what is neither, "over"."""
+    return _TONES.get(state, "live" if state in _LIVE else "over")

@@ -32,12 +32,15 @@ _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _POINT: Final = 10.0
 
 
-def flow_svg(drawing: Drawing) -> str:
+def flow_svg(drawing: Drawing, *, styled: bool = True) -> str:
     """Return a drawing as the text of an SVG 1.1 file.
 
     A transactional step has double sides, a wait is a hexagon, an undo has a dashed border and stands at the right of
     its step. What a run says stands in words and colours the box; where the run is, the border is thick and the word
     "now" is there. The whole is told in words in `desc`.
+
+    Args:
+        styled: With its own colours; without, its classes are for a page's style sheet.
     """
     made = lay_out(drawing, start=Box(name="start", kind=StepKind.STEP), notes=_notes(drawing))
     name = re.sub(r"\W", "-", f"{drawing.saga}-{drawing.version}", flags=re.ASCII)
@@ -47,7 +50,7 @@ def flow_svg(drawing: Drawing) -> str:
         f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{name}-title {name}-desc">',
         f'<title id="{name}-title">{_text(_title(drawing))}</title>',
         f'<desc id="{name}-desc">{_text(_told(drawing))}</desc>',
-        f"<style>{_style()}</style>",
+        *([f"<style>{_style()}</style>"] if styled else []),
         f'<rect class="paper" width="{width}" height="{height}"/>',
         *_header(drawing, made),
         *(_frame(frame) for frame in made.frames),

@@ -39,6 +39,7 @@ class Succeeded:
     Attributes:
         spent: What it said with `ctx.spend`.
         awaits_reply: It is an undo that has sent a command, and is done when that is answered.
+        items: How many items a fan-out has listed.
     """
 
     step: str
@@ -47,6 +48,7 @@ class Succeeded:
     iteration: str = ""
     spent: Json = None
     awaits_reply: bool = False
+    items: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class Replied:
         attempt: Number of the attempt that was answered.
         outcome: "done", "refused" or "nothing-to-undo".
         payload: Body of a reply to a command that was done, whose `version` it has.
+        type: Type of that reply as an event; '' where the transport does not say one.
         code: Why it was refused.
     """
 
@@ -143,11 +146,12 @@ class Replied:
     code: str = ""
     message: str = ""
     iteration: str = ""
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSeen:
-    """Somebody has looked after the child of a row; what was found is loaded with the row."""
+    """Somebody has looked after the child of a row, or its items; what was found is loaded with the row."""
 
     step: str
     iteration: str = ""

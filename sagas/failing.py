@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from ..schemas.options import Repeat
 from ..schemas.states import StepKind, StepState
-from . import advancing, budgets, denying, doubting, forward, retry, undoing
+from . import advancing, budgets, denying, doubting, fanning, forward, retry, standing, undoing
 from .definition import Node
 from .draft import Draft
 from .facts import FOR_GOOD, TryFailed, Verdict
@@ -66,7 +66,9 @@ def failed(draft: Draft, node: Node, step: Step, failure: Failure) -> Decision:
         pass
     elif failure.verdict in FOR_GOOD:
         denying.ended(draft, node, step, denied=failure.verdict == "policy")
-    elif failure.verdict == "not_sent" or step.kind is StepKind.TX:
+    elif step.kind is StepKind.EACH and failure.code in fanning.BAD_LISTS:
+        fanning.bad_list(draft, step, failure.code)
+    elif failure.verdict == "not_sent" or step.kind in standing.UNDOUBTED:
         _again(draft, node, step, failure)
     else:
         _in_doubt(draft, node, replace(step, doubt=True, doubt_at=failure.ended_at), failure)
@@ -92,6 +94,9 @@ def _again(draft: Draft, node: Node, step: Step, failure: Failure) -> None:
         return
     pause = retry.delay(node.retry, step.attempt, draft.dice, failure.retry_after)
     start = draft.now if failure.at_once else retry.later(draft.now, pause)
+    if doubting.may_be_new(node, step, start):
+        doubting.ask(draft, node, step, doubting.KEY_MEMORY)
+        return
     if retry.used_up(node.retry, step, start):
         draft.note("step.attempts_used_up", step, attempts=step.attempt)
         denying.used_up(draft, node, step)

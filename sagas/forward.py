@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ..schemas.states import RunState, StepState
-from . import advancing, budgets, codec, expiring, guarding, retry, stopping, undoing
+from . import advancing, budgets, codec, doubting, expiring, fanning, guarding, retry, stopping, undoing
 from .definition import Node
 from .draft import Draft
 from .facts import Succeeded
@@ -41,7 +41,12 @@ def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
     hard_timeout = retry.later(draft.now, node.attempt_timeout + draft.limits.slack)
     run = draft.run.state
     if step.state is StepState.PENDING and run in _CLAIMABLE_RUN and not draft.stopping:
-        if expiring.expired(draft) or guarding.void(draft, node, step):
+        if (
+            expiring.expired(draft)
+            or guarding.void(draft, node, step)
+            or doubting.forgotten(draft, node, step)
+            or doubting.outlived(draft, node, step)
+        ):
             return draft.decision()
         counted = budgets.begun(draft, step)
         if counted is None:
@@ -49,6 +54,8 @@ def claim(draft: Draft, node: Node, step: Step, worker: UUID) -> Decision:
         claimed = _take(draft, counted, StepState.RUNNING, worker, hard_timeout, attempt=step.attempt + 1)
         draft.note("step.started", claimed)
     elif step.state is StepState.UNKNOWN and run in _PROBABLE_RUN and node.can_ask:
+        if node.probe is None and doubting.outlived(draft, node, step):
+            return draft.decision()
         claimed = _take(draft, step, StepState.RECONCILING, worker, hard_timeout, probes=step.probes + 1)
         draft.note("step.probing", claimed, probe=claimed.probes, by="probe" if node.probe else "repeat")
     elif step.state is StepState.COMPENSATION_PENDING and run in _UNDOABLE_RUN:
@@ -89,7 +96,10 @@ def succeeded(draft: Draft, node: Node, step: Step, fact: Succeeded) -> Decision
     """Take the result of a try; of an old fence or in another state it is only evidence."""
     fence, result = fact.fence, fact.result
     if step.fence == fence and step.state is StepState.RUNNING:
-        succeed(draft, step, result)
+        if node.each is None:
+            succeed(draft, step, result)
+        else:
+            fanning.listed(draft, step, fact.items)
         return draft.decision()
     if step.fence == fence and step.state is StepState.COMPENSATING:
         if fact.awaits_reply and node.command is not None:

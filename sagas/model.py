@@ -34,6 +34,29 @@ class Child:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Fan:
+    """How the items of a fan-out stand.
+
+    Attributes:
+        attempt: Attempt of the row in which its items were last given out.
+        next: Number of the first item that has not been given out in this attempt.
+        started: Items under way.
+    """
+
+    attempt: int
+    total: int
+    next: int
+    started: int
+    succeeded: int
+    failed: int
+
+    @property
+    def over(self) -> bool:
+        """Whether every item has been given out and has ended."""
+        return self.next >= self.total and not self.started
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """One row of milepost.step.
@@ -61,6 +84,7 @@ class Step:
         progress: How far the last try said it had come; only loaded, never stored here.
         asked: What persons are asked to approve, and what they have said so far (questions.py); None for nothing.
         child: What is known of the run that it waits for; only loaded, never stored here.
+        fan: How its items stand; only loaded, never stored here.
     """
 
     name: str
@@ -95,6 +119,7 @@ class Step:
     progress: Json = None
     asked: Json = None
     child: Child | None = None
+    fan: Fan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +142,8 @@ class Run:
         resource: Name of the lock that it was started with; None for none.
         holds: Whether it has the lock now; only loaded, never stored here.
         queued_since: Since when it stands in the lock's queue, if it does; only loaded, never stored here.
+        moved_at: When the database became another one, a standby or a restored backup, the last time since the run was
+            made; None while it is the one in which it was made. Only loaded, never stored here.
         priority: How soon its work is taken; fixed at its start, never stored again.
         no_undo: It stops because of a failure after which nothing is to be undone.
         watched: Some other run waits for its end, and is to be told.
@@ -145,6 +172,7 @@ class Run:
     resource: str | None = None
     holds: bool = False
     queued_since: datetime | None = None
+    moved_at: datetime | None = None
     finished_at: datetime | None = None
     traceparent: str | None = None
     priority: Priority = Priority.NORMAL
@@ -154,7 +182,10 @@ class Run:
 
     def step(self, name: str, iteration: str = "") -> Step | None:
         """Return the step row of that name, or None while it does not exist."""
-        return next((s for s in self.steps if s.name == name and s.iteration == iteration), None)
+        for step in self.steps:
+            if step.name == name and step.iteration == iteration:
+                return step
+        return None
 
 
 # --- decisions --------------------------------------------------------------------------------------
@@ -197,6 +228,7 @@ class Entry:
 
     event: str
     step: str | None = None
+    iteration: str = ""
     attempt: int | None = None
     data: Mapping[str, Json] = field(default_factory=dict)
 
@@ -211,6 +243,7 @@ class Settled:
     decision: Literal["NONE", "MARK_AS_SUCCESS", "RETRY", "ESCALATE", "FAIL"]
     after: str
     reason: str
+    iteration: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +277,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Have somebody look after the child of a row: start it, stop it, or see that it has ended."""
+    """Have somebody look after the child of a row, or its items: start, stop, or see that they have ended."""
 
     step: str
     iteration: str = ""

@@ -145,8 +145,10 @@ class Step(Probed[I, R]):
         queue: str | None,
         limits: str | Sequence[str] = (),
         budget: Budget | None = None,
+        window: timedelta | None = None,
     ) -> None:
         super().__init__(saga, name)
+        self.window = window
         self.budget = budget
         self.limits = (limits,) if isinstance(limits, str) else tuple(limits)
         self.kind = kind

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from ..schemas.states import FINAL_RUN_STATES, RunState, StepState
+from ..schemas.states import FINAL_RUN_STATES, WELL_ENDED, StepState
 from . import advancing, children, denying, doubting, forward
 from .changing import replace
 from .definition import Node
 from .draft import Draft
 from .model import Child, Decision, Step
 from .words import CHILD_STOPPING, clean
-
-#: States in which a child has done what it was started for.
-WELL = frozenset({RunState.SUCCEEDED.value})
 
 
 def seen(draft: Draft, node: Node, step: Step) -> Decision:
@@ -43,7 +40,7 @@ def _settle(draft: Draft, node: Node, step: Step) -> None:
     saga = node.child.saga.name
     if child.state:
         draft.note("child.ended", step, child=child.id, state=child.state)
-    if child.state in WELL:
+    if child.state in WELL_ENDED:
         forward.succeed(draft, step, {"id": child.id, "saga": saga, "key": child.key, "state": child.state})
         return
     code = child.code or f"CHILD_{child.state}"

@@ -49,7 +49,7 @@ class Purse:
     @property
     def runtime(self) -> timedelta | None:
         """How long the call may take by its budgets; None where it is not to be stopped."""
-        return self.left.runtime if self._stops else None
+        return self.left.runtime if self._stops and (self._run or self._try) else None
 
     def spend(self, *, tokens: int = 0, cost: Decimal | int = 0, tool_calls: int = 0) -> None:
         """Count; see `Context.spend`."""

@@ -6,11 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..schemas.errors import DefinitionError
-from ..schemas.states import Priority
+from ..schemas.states import Priority, Risk
 from .definition import Definition
 from .model import Run
 from .priorities import possible
 from .saga import Saga
+
+
+def _critical(definition: Definition) -> bool:
+    undos = (node.undo.risk for node in definition.nodes if node.undo is not None)
+    approvals = (node.approval.risk for node in definition.nodes if node.approval is not None)
+    return Risk.CRITICAL in {definition.severity, *undos, *approvals}
 
 
 class Definitions:
@@ -19,9 +25,12 @@ class Definitions:
     Args:
         sagas: Sagas whose `flow` has been called; several versions of one name may stand side by side.
 
+    Attributes:
+        critical: Whether any of them has a severity or risk for which a second person is needed.
+
     Raises:
         DefinitionError: MP110 when two have the same name and version, MP111 when one has no flow,
-            MP141 when the saga of a child is missing.
+            MP141 when the saga of a child, or of items, is missing.
     """
 
     def __init__(self, sagas: Sequence[Saga[Any]]) -> None:
@@ -36,12 +45,14 @@ class Definitions:
             self._known[saga.name, saga.version] = definition
         for definition in self:
             self._check_children(definition)
+        self.critical = any(_critical(definition) for definition in self)
 
     def _check_children(self, definition: Definition) -> None:
         for node in definition.nodes:
-            if node.child is None:
+            started = node.child or node.each
+            if started is None:
                 continue
-            child = node.child.definition
+            child = started.definition
             if self.get(child.name, child.version) is not child:
                 raise DefinitionError(
                     "MP141",
@@ -66,7 +77,11 @@ class Definitions:
         inputs only.
         """
         found = self.get(run.saga, run.definition)
-        if found is None or run.shape not in {"", found.shape} or run.input_version > found.input_version:
+        if (
+            found is None
+            or (run.shape and run.shape != found.shape)
+            or run.input_version > found.input_version
+        ):
             return None
         return found
 

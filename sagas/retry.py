@@ -12,11 +12,12 @@ FURTHEST = timedelta(days=3650)
 #: Backoff of a probe that raises: 10 s doubling to 5 min.
 PROBE_FIRST = timedelta(seconds=10)
 PROBE_CAP = timedelta(minutes=5)
+_NONE = timedelta(0)
 
 
 def later(now: datetime, by: timedelta) -> datetime:
     """Return `now + by`, with `by` kept between zero and ten years."""
-    return now + min(max(by, timedelta(0)), FURTHEST)
+    return now + min(max(by, _NONE), FURTHEST)
 
 
 def grown(first: timedelta, factor: float, steps: int, cap: timedelta) -> timedelta:

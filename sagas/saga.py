@@ -12,7 +12,7 @@ from ..schemas.budget import Budget
 from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import OnFailure, Repeat, Retry
-from ..schemas.states import Priority, StepKind
+from ..schemas.states import Level, Priority, Risk, StepKind
 from ..schemas.transaction import Transaction
 from . import resuming
 from .compiling import compile_saga
@@ -21,7 +21,7 @@ from .declarations import Declarations
 from .declaring import NODE_NAME, QUEUE_NAME, SAGA_NAME, check_name, declare_step
 from .definition import Definition
 from .nodes import Node, Step
-from .specs import AsyncFn
+from .specs import AsyncFn, check_risk
 from .versions import Past, Versioned
 
 I = TypeVar("I", bound=BaseModel)  # noqa: E741
@@ -49,12 +49,15 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         active_timeout: How long a run may be active in all, with the same end; waiting for an event or a person does
             not count.
         budget: What a run may spend in all; over it, a person is asked.
+        severity: How bad it is when a run of it goes wrong, for people, lists and alarms; CRITICAL: what a person
+            decides about its runs needs a second person.
         priority: How soon its work is taken, or a pure function of the input that says so.
+        auto_repair: Up to which level its runs are repaired without asking a person.
         fingerprint: Pure function of the input that names what the result rests on (task, commit, prompt version, hash
             of files, policy version, mode), so that `start(..., reuse=True)` finds an equal run.
 
     Raises:
-        DefinitionError: MP114 for a name that topics or keys cannot hold.
+        DefinitionError: MP114 for a name that topics or keys cannot hold, MP137 for a severity that is none.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         priority: Priority | Callable[[I], Priority] = Priority.NORMAL,
         fingerprint: Callable[[I], Mapping[str, str | int | float | bool | None]] | None = None,
         budget: Budget | None = None,
+        severity: Risk = Risk.MEDIUM,
+        auto_repair: Level = Level.SAFE_RETRY,
     ) -> None:
         self.name = name
         self.version = version
@@ -86,12 +91,15 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         self.fingerprint = fingerprint
         self.revalidation: AsyncFn | None = None
         self.budget = budget
+        self.severity = severity
+        self.auto_repair = auto_repair
         self.nodes: list[Node[I, Any]] = []
         self.past = Past()
         self._names: dict[str, str] = {}
         self._definition: Definition | None = None
         check_name("saga", name, SAGA_NAME)
         check_name(f"{self.title}: queue", queue, QUEUE_NAME)
+        check_risk(self.title, severity)
         if version < 1:
             raise DefinitionError("MP114", f"saga {name}: version={version} must be 1 or more.")
 
@@ -102,6 +110,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         self,
         *,
         repeat: Repeat,
+        window: timedelta | None = None,
         name: str | None = None,
         retry: Retry = RETRY,
         attempt_timeout: timedelta = timedelta(seconds=30),
@@ -116,6 +125,8 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
 
         Args:
             repeat: May the call be repeated when its answer was lost?
+            window: Of a SAFE step, how long the other side remembers a key, from its first call; None for always. What
+                may have taken effect is not repeated later than that: its probe is asked, or a person.
             name: Instead of the function's name.
             retry: How often a failing call is tried.
             attempt_timeout: Longest time of one try.
@@ -134,6 +145,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
                 kind=StepKind.STEP,
                 name=name,
                 repeat=repeat,
+                window=window,
                 retry=retry,
                 attempt_timeout=attempt_timeout,
                 on_failure=on_failure,

@@ -68,7 +68,8 @@ def _ask_again(draft: Draft, node: Node, step: Step, answer: ProbeAnswer) -> Non
         record(draft, step, answer, "ESCALATE", "asked for as long as give_up says")
         return
     _ask_at(draft, step, min(next_ask(draft.now, step, answer), until))
-    record(draft, step, answer, "NONE", "not settled yet")
+    failed = isinstance(answer, ProbeError)
+    record(draft, step, answer, "NONE", "the probe itself failed" if failed else "not settled yet")
 
 
 def gives_up_at(draft: Draft, node: Node, step: Step) -> datetime:
@@ -117,6 +118,7 @@ def record(draft: Draft, before: Step, answer: ProbeAnswer, decision: Repair, re
             decision=decision,
             after=after.state.value,
             reason=reason,
+            iteration=before.iteration,
         )
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +14,7 @@ from ..schemas.errors import DefinitionError
 from ..schemas.events import Event
 from ..schemas.options import OnReject, OnTimeout, Retry
 from ..schemas.states import Risk
-from .context import View
+from .context import Context, View
 
 if TYPE_CHECKING:
     from .definition import Definition
@@ -105,6 +105,28 @@ class ChildSpec:
     @property
     def definition(self) -> Definition:
         """The compiled saga of the child."""
+        return self.saga.definition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EachSpec:
+    """Of which saga a fan-out starts runs, and for what.
+
+    Attributes:
+        saga: The saga of its items, whose flow may be declared later.
+        items: Yields the input of each.
+        concurrency: Most that are under way at once.
+        min_success: Share of them that has to succeed, from 0 to 1.
+    """
+
+    saga: Saga[Any]
+    items: Callable[[Context[Any]], AsyncIterator[BaseModel]]
+    concurrency: int
+    min_success: float
+
+    @property
+    def definition(self) -> Definition:
+        """The compiled saga of the items."""
         return self.saga.definition
 
 

@@ -17,10 +17,30 @@ _PERSONS = frozenset({RunState.MANUAL_REQUIRED, RunState.COMPENSATION_FAILED})
 WAITING_KINDS = frozenset(
     {StepKind.WAIT, StepKind.TIMER, StepKind.COMMAND, StepKind.APPROVAL, StepKind.CHILD}
 )
+#: Kinds of which a try leaves nothing behind that is not stored with its end.
+UNDOUBTED = frozenset({StepKind.TX, StepKind.EACH})
 _GOOD = frozenset({StepState.SUCCEEDED, StepState.SKIPPED})
 _UNTOUCHED = frozenset({StepState.PENDING})
 
 Rows = Mapping[tuple[str, str], Step]
+
+
+def waits(step: Step) -> bool:
+    """Whether a live row holds no worker and no slot; a fan-out does while it lists its items."""
+    return step.kind in WAITING_KINDS or (step.kind is StepKind.EACH and step.state is StepState.WAITING)
+
+
+def partly_done(step: Step) -> bool:
+    """Whether a fan-out that has not succeeded has items that have."""
+    return step.kind is StepKind.EACH and bool(step.result) and step.result["succeeded"] > 0
+
+
+def in_part(run: Run) -> bool:
+    """Whether a run goes on although items of it have failed."""
+    return any(
+        step.kind is StepKind.EACH and step.state in _GOOD and bool(step.result) and step.result["failed"] > 0
+        for step in run.steps
+    )
 
 
 class Standing(Enum):
@@ -205,7 +225,7 @@ def state_of(run: Run) -> RunState:
             if run.cause in CANCELS and not _has_undo(run)
             else RunState.COMPENSATING
         )
-    if all(step.kind in WAITING_KINDS for step in live):
+    if all(map(waits, live)):
         return RunState.WAITING
     untouched = states <= _UNTOUCHED and all(not step.attempt for step in live)
     return RunState.PENDING if run.state is RunState.PENDING and untouched else RunState.RUNNING

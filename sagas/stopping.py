@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ..schemas.codecs import Unreadable
 from ..schemas.reading import brought_up
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import children, doubting, undoing, waits
+from . import children, doubting, standing, undoing, waits
 from .changing import replace
 from .definition import Node
 from .draft import Draft
@@ -39,7 +39,7 @@ def give_up(draft: Draft, step: Step) -> None:
         _end_wait(draft, node, step)
     elif step.kind in {StepKind.TIMER, StepKind.APPROVAL}:
         draft.move(step, StepState.CANCELLED)
-    elif step.kind is StepKind.CHILD and step.state is StepState.WAITING:
+    elif step.kind in {StepKind.CHILD, StepKind.EACH} and step.state is StepState.WAITING:
         children.give_up(draft, step)
     elif step.state in _UNBEGUN or step.state is StepState.MANUAL_REQUIRED:
         let_go(draft, node, step)
@@ -59,7 +59,7 @@ def let_go(draft: Draft, node: Node, step: Step) -> None:
     but where a person has been asked, only a blind undo makes the answer needless.
     """
     if not step.doubt:
-        draft.move(step, StepState.CANCELLED)
+        draft.move(step, StepState.FAILED if standing.partly_done(step) else StepState.CANCELLED)
     elif step.state is StepState.MANUAL_REQUIRED:
         if undone_blindly(node):
             draft.move(step, StepState.FAILED)

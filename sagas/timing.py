@@ -10,7 +10,6 @@ begins, whoever is first. From then on the run stops at a safe boundary (stoppin
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel
@@ -18,6 +17,7 @@ from pydantic import BaseModel
 from ..schemas.errors import DefinitionError, UsageError
 from ..schemas.states import RunState
 from . import retry
+from .changing import replace
 from .definition import Definition
 from .model import Run
 from .words import ACTIVE_TIMEOUT, DEADLINE
@@ -119,6 +119,8 @@ def limit(definition: Definition, run: Run) -> tuple[datetime, str] | None:
     A run in front of a person has no active time, and one that had been stopping before it was put there has no
     deadline any more.
     """
+    if run.deadline_at is None and definition.active_timeout is None:
+        return None
     found: list[tuple[datetime, str]] = []
     stopped = run.state is RunState.MANUAL_REQUIRED and run.cause is not None
     if run.deadline_at is not None and run.state in _BEFORE_DEADLINE and not stopped:

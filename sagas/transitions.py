@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
 from .model import Step
-from .standing import WAITING_KINDS
+from .standing import waits
 
 Cause: TypeAlias = Literal["start", "worker", "timer", "sweep", "signal", "person"]
 CAUSES: Final[tuple[Cause, ...]] = ("start", "worker", "timer", "sweep", "signal", "person")
@@ -31,11 +31,12 @@ RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.PENDING, _R.WAITING): _by("start timer person"),
     (_R.PENDING, _R.SUCCEEDED): _by("start timer person"),
     (_R.PENDING, _R.FAILED): _by("start timer person"),
-    (_R.PENDING, _R.MANUAL_REQUIRED): _by("start timer person"),
+    (_R.PENDING, _R.MANUAL_REQUIRED): _by("start worker timer person"),
     (_R.PENDING, _R.EXPIRED): _by("start worker timer person"),
     (_R.PENDING, _R.CANCEL_REQUESTED): _by("person"),
     (_R.RUNNING, _R.WAITING): _by("worker timer sweep signal person"),
     (_R.RUNNING, _R.SUCCEEDED): _by("worker timer sweep signal person"),
+    (_R.RUNNING, _R.PARTIALLY_SUCCEEDED): _by("worker timer sweep signal person"),
     (_R.RUNNING, _R.FAILED): _by("worker timer sweep signal person"),
     (_R.RUNNING, _R.COMPENSATING): _by("worker timer sweep signal person"),
     (_R.RUNNING, _R.MANUAL_REQUIRED): _by("worker timer sweep signal person"),
@@ -43,6 +44,7 @@ RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.RUNNING, _R.CANCEL_REQUESTED): _by("timer person"),
     (_R.WAITING, _R.RUNNING): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.SUCCEEDED): _by("worker timer sweep signal person"),
+    (_R.WAITING, _R.PARTIALLY_SUCCEEDED): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.FAILED): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.COMPENSATING): _by("worker timer sweep signal person"),
     (_R.WAITING, _R.CANCELLED): _by("timer"),
@@ -59,6 +61,7 @@ RUN_TRANSITIONS: Final[Mapping[tuple[RunState, RunState], frozenset[Cause]]] = {
     (_R.MANUAL_REQUIRED, _R.CANCEL_REQUESTED): _by("timer signal person"),
     (_R.MANUAL_REQUIRED, _R.FAILED): _by("worker timer sweep signal person"),
     (_R.MANUAL_REQUIRED, _R.SUCCEEDED): _by("worker timer sweep signal person"),
+    (_R.MANUAL_REQUIRED, _R.PARTIALLY_SUCCEEDED): _by("worker timer sweep signal person"),
     (_R.MANUAL_REQUIRED, _R.RUNNING): _by("worker timer sweep signal person"),
     (_R.MANUAL_REQUIRED, _R.WAITING): _by("worker timer sweep signal person"),
     (_R.CANCEL_REQUESTED, _R.CANCELLED): _by("worker timer sweep signal person"),
@@ -85,6 +88,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.RUNNING, _S.FAILED): _by("worker timer sweep"),
     (_S.RUNNING, _S.RETRY_PENDING): _by("worker"),
     (_S.RUNNING, _S.PENDING): _by("worker timer sweep"),
+    (_S.RUNNING, _S.WAITING): _by("worker"),
     (_S.RUNNING, _S.UNKNOWN): _by("worker timer sweep"),
     (_S.RUNNING, _S.CANCELLED): _by("worker"),
     (_S.RUNNING, _S.MANUAL_REQUIRED): _by("worker timer sweep"),
@@ -97,7 +101,7 @@ STEP_TRANSITIONS: Final[Mapping[tuple[StepState | None, StepState], frozenset[Ca
     (_S.UNKNOWN, _S.SUCCEEDED): _by("worker timer sweep signal person"),
     (_S.UNKNOWN, _S.CANCELLED): _by("worker timer sweep signal person"),
     (_S.UNKNOWN, _S.FAILED): _by("worker timer sweep signal person"),
-    (_S.UNKNOWN, _S.MANUAL_REQUIRED): _by("timer signal"),
+    (_S.UNKNOWN, _S.MANUAL_REQUIRED): _by("worker timer signal"),
     (_S.RECONCILING, _S.SUCCEEDED): _by("worker timer sweep signal person"),
     (_S.RECONCILING, _S.FAILED): _by("worker signal"),
     (_S.RECONCILING, _S.PENDING): _by("worker"),
@@ -154,6 +158,7 @@ _LIVE_OF_KIND: Final[Mapping[StepKind, frozenset[StepState]]] = {
     StepKind.TIMER: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
     StepKind.APPROVAL: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
     StepKind.CHILD: frozenset({_S.WAITING, _S.MANUAL_REQUIRED}),
+    StepKind.EACH: frozenset({_S.PENDING, _S.RUNNING, _S.RETRY_PENDING, _S.WAITING, _S.MANUAL_REQUIRED}),
     StepKind.CHOICE: frozenset({_S.MANUAL_REQUIRED}),
     StepKind.LOOP: frozenset({_S.MANUAL_REQUIRED}),
 }
@@ -187,7 +192,7 @@ def fits(run: RunState, step: Step) -> bool:
     """Whether a row can be as it is in a run of this state; what does not fit was not written by `decide`."""
     if step.state in FINAL_STEP_STATES:
         return True
-    if run is _R.WAITING and step.kind not in WAITING_KINDS:
+    if run is _R.WAITING and not waits(step):
         return False
     if run in _TURNED and step.kind in _CLOSED:
         return False

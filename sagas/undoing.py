@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from ..schemas.states import FINAL_STEP_STATES, RunState, StepKind, StepState
-from . import guarding, retry, timing
+from . import guarding, retry, standing, timing
 from .definition import Node
 from .draft import Draft
 from .facts import FOR_GOOD, TryFailed
@@ -116,7 +116,7 @@ def _to_undo(node: Node, step: Step) -> bool:
         return False
     given_up = step.state in {StepState.FAILED, StepState.SKIPPED}
     in_doubt = given_up and step.doubt and node.undo.blind
-    return step.state is StepState.SUCCEEDED or in_doubt
+    return step.state is StepState.SUCCEEDED or in_doubt or (given_up and standing.partly_done(step))
 
 
 def undone(draft: Draft, step: Step) -> None:

@@ -20,6 +20,7 @@ from . import (
     doubting,
     expiring,
     failing,
+    fanning,
     forward,
     locking,
     parenting,
@@ -88,11 +89,13 @@ def wake_step(draft: Draft, node: Node, step: Step, generation: int) -> Decision
     return draft.decision()
 
 
-def _timed_out(draft: Draft, node: Node, step: Step) -> Decision:
+def _timed_out(draft: Draft, node: Node, step: Step) -> Decision:  # noqa: PLR0911 - one return per kind of row
     if step.kind is StepKind.UNDO:
         return undoing.unanswered(draft, node, step)
     if node.child is not None:
         return parenting.woken(draft, node, step)
+    if node.each is not None:
+        return fanning.woken(draft, node, step)
     if node.command is not None:
         return commanding.timed_out(draft, node, step)
     if node.approval is not None:
