@@ -1,0 +1,1 @@
+"""What observes, decides, repairs and audits: who may do what, acts and their record, proposals, drift."""
