@@ -6,7 +6,8 @@ lives for years keeps the months in which something happened to it. No row can c
 goes to the month of the instant at which it is written. As the outbox's, partitions leave by DETACH CONCURRENTLY with a
 lock timeout, so that no writer waits, and one that was interrupted is finished at the next look.
 
-Requests of persons and reconciliations go row by row, when they are old enough and their run is gone.
+Requests of persons and reconciliations go row by row, when they are old enough and their run is gone; so do proposals,
+and acts on many that have ended, as long after as requests.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class Sql(Queries, file="ageing.sql"):
     write_finalize: str
     write_attach: str
     write_drop: str
+    retire: str
+    unretire: str
+    shorten_chain: str
+    purge_proposals: str
+    purge_bulks: str
     purge_requests: str
     purge_reconciliations: str
 
@@ -78,6 +84,8 @@ class Ageing(Retention):
                 "`milepost migrate` in one process at least"
             )
         await super()._tidy(connection, stop)
+        for statement in (Sql.purge_proposals, Sql.purge_bulks):
+            await connection.execute(statement, self._database.settings.keep_requests, timeout=_STATEMENT)
         for row in await connection.fetch(Sql.interrupted_detaches):
             await self._write(connection, Sql.write_finalize, row["parent"], row["name"])
         for kind, keep in PARTITIONED.items():
@@ -95,12 +103,22 @@ class Ageing(Retention):
             if await self._needed(connection, kind, name):
                 if not row["attached"]:
                     await self._write(connection, Sql.write_attach, kind, name)
+                    await self._retire(connection, Sql.unretire, kind, name)
                 continue
+            await self._retire(connection, Sql.retire, kind, name)
             if row["attached"]:
                 await self._write(connection, Sql.write_detach, kind, name)
             await self._write(connection, Sql.write_drop, kind, name)
+            await self._retire(connection, Sql.shorten_chain, kind, name)
             self.removed[kind] = self.removed.get(kind, 0) + 1
             logger.info("retention: dropped %s: it ended before %s", name, bound.isoformat())
+
+    async def _retire(
+        self, connection: asyncpg.Connection[Any], statement: str, kind: str, name: str
+    ) -> None:
+        """Note for the chain over the audit that a month goes by its age, or has come back."""
+        if kind == "audit":
+            await connection.execute(statement, name, timeout=_STATEMENT)
 
     async def _needed(self, connection: asyncpg.Connection[Any], kind: Kind, name: str) -> bool:
         question = await connection.fetchval(Sql.write_needed, kind, name)

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from ..inbox.consumer import Consumer
+from ..recovery.requests import Request, ask
 from ..sagas.context import RunRef
 from ..sagas.facts import Verdict
 from ..sagas.limiting import Limit, check
@@ -28,10 +29,10 @@ from .answering import write_reply
 from .edges import Edges
 from .engine import changes_of
 from .publishing import publish_in
+from .repairing import Repairing
 from .replay_plan import Offsets
 from .replay_run import ReplayReport
 from .replaying import replayer
-from .requests import Request, ask
 from .starting import start_run
 from .webhooks import Webhook
 
@@ -44,7 +45,7 @@ T = TypeVar("T")
 Factory = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class Milepost(Edges):
+class Milepost(Edges, Repairing):
     """One service: its sagas, consumers and clients.
 
     Args:
@@ -69,6 +70,7 @@ class Milepost(Edges):
             raise DefinitionError(
                 "MP120", f"Milepost({name!r}): a service's name is lower case letters, digits, '-' and '_'."
             )
+        super().__init__()
         self.name = name
         self.sagas = tuple(sagas)
         self.definitions = Definitions(sagas)
@@ -96,7 +98,7 @@ class Milepost(Edges):
         return self._settings
 
     def provide(self, kind: type[T], factory: Callable[[], AbstractAsyncContextManager[T]]) -> None:
-        """Say how a client that steps ask for with `ctx.use(kind)` is opened; opened in workers only.
+        """Say how a client that steps ask for with `ctx.use(kind)` is opened, in workers and where one inspects.
 
         Args:
             kind: The client's class.
@@ -231,7 +233,7 @@ class Milepost(Edges):
             UsageError: MP301, MP306, MP308 as publish; MP614 when who or why is not said.
             StateError: MP604 when there is no such run.
         """
-        wanted = Request(run=run.id, what="cancel", by=by, reason=reason, undo=undo)
+        wanted = Request(run=run.id, what="cancel", by=by, reason=reason, undo=undo, kind="SYSTEM")
         await ask(await run_in(tx, "cancel()"), wanted, self.ids, "cancel()")
 
     async def replay(

@@ -14,11 +14,14 @@ from ..inbox.intake import Intake
 from ..inbox.redrive import Redriver
 from ..outbox.relay import Relay
 from ..outbox.upkeep import Upkeep
+from ..recovery.bulk_carrying import BulkCarrier
+from ..recovery.sealing import Sealer
+from ..schemas.envelope import Record
 from ..schemas.events import declared_topics
 from ..schemas.messages import compensation_topic, replies_topic, runs_topic, timers_topic, work_topic
 from ..streams.database import Database
-from ..streams.kafka import GroupOptions
 from ..streams.lifecycle import Role, Stop
+from ..streams.membership import GroupOptions
 from ..streams.reader import GroupReader
 from ..streams.reader_lane import Handle
 from .ageing import Ageing
@@ -28,18 +31,22 @@ from .carrying import Carrier
 from .clearing import Clearing
 from .clients import Clients, Crew
 from .dead_topic import dead_topics, reporter
+from .early import Early
 from .engine import Engine, changes_of
 from .gates import Gate
 from .judging import judge_of
 from .lease import Lease
 from .orchestrator import Orchestrator
+from .presence import Presence
 from .publishing import publish_in
 from .pulse import Pulse
 from .queues import lane_topics, plan
 from .rechecking import Rechecker
+from .reconciler import Reconciler
 from .retention import Retention
 from .signals import signal_consumer
 from .slots import Slots
+from .tallying import Tallying
 from .waker import Waker
 from .webhook_work import WebhookWork
 from .worker import Worker, handed_over
@@ -56,6 +63,7 @@ ROLES: tuple[str, ...] = (
     "signals",
     "consumers",
     "waker",
+    "reconciler",
     "upkeep",
 )
 #: Orchestrator messages handled per call; each is one change of a run.
@@ -89,6 +97,7 @@ class Assembly:
         self.engine = Engine(changes_of(self.service), self.database.pool)
         # Event topics that keep their records for good, once they were looked at.
         self.unlimited: frozenset[str] = frozenset()
+        self.early = Early()
 
     def parts(self) -> list[Role]:
         """Return everything that this process is to run."""
@@ -99,6 +108,7 @@ class Assembly:
             "consumers": self._consumers,
             "waker": self._waker,
             "upkeep": self._upkeep,
+            "reconciler": self._reconciler,
         }
         parts: list[Role] = []
         for role in self.roles:
@@ -129,13 +139,17 @@ class Assembly:
                 ids=service.ids,
                 randomness=service.randomness,
                 topics=declared_topics(),
+                seen=self.early.seen,
             )
         ]
 
     def _upkeep(self) -> list[Role]:
-        return [
-            part(self.database, clock=self.service.clock) for part in (Upkeep, Retention, Ageing, Clearing)
-        ]
+        kinds = (Upkeep, Retention, Ageing, Clearing, Tallying)
+        parts: list[Role] = [part(self.database, clock=self.service.clock) for part in kinds]
+        return [*parts, Sealer(self.database.pool), BulkCarrier(self.database.pool)]
+
+    def _reconciler(self) -> list[Role]:
+        return [Reconciler(self.service, self.database)]
 
     def _waker(self) -> list[Role]:
         settings = self.service.settings
@@ -179,7 +193,14 @@ class Assembly:
             judge=judge_of(service),
             name=redrive,
         )
-        return [*(self._intake(name, consumer) for name, consumer in reading.items()), redriver]
+        presence = Presence(
+            self.keeper.pool,
+            service.ids,
+            consumers=[consumer.name for consumer in reading.values()],
+            service=service.name,
+            process=_process(),
+        )
+        return [*(self._intake(name, consumer) for name, consumer in reading.items()), redriver, presence]
 
     def _intake(self, name: str, consumer: Consumer) -> Role:
         service = self.service
@@ -240,7 +261,7 @@ class Assembly:
             service.ids,
             settings.lease,
             service=service.name,
-            process=f"{socket.gethostname()}:{os.getpid()}",
+            process=_process(),
             roles=self.roles,
             queues=self.queues,
             definitions=service.definitions.ids,
@@ -290,4 +311,14 @@ class Assembly:
         name, known = self.service.name, self.service.definitions
         topics = [topic(name, queue, priority) for priority in known.priorities(queue)]
         most = plan(self.service, [queue])[queue].total
-        return self._reader(f"{role} {queue}", f"{name}.{lane}.{queue}", topics, worker.handle, most)
+        self.early.serve(topics, worker)
+
+        async def handle(records: Sequence[Record]) -> None:
+            await worker.handle(await self.early.unclaimed(records))
+
+        return self._reader(f"{role} {queue}", f"{name}.{lane}.{queue}", topics, handle, most)
+
+
+def _process() -> str:
+    """Return what this process is called for people."""
+    return f"{socket.gethostname()}:{os.getpid()}"

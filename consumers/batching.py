@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -61,12 +61,3 @@ class ToStore:
     before: Run
     decision: Decision
     rows: Sequence[OutboxRow]
-
-
-def as_read(one: ToStore, locked: Mapping[UUID, int]) -> bool:
-    """Whether a decision can still be stored as it was made: its run's row was free and has not moved.
-
-    Args:
-        locked: Versions of the rows that were free, by run.
-    """
-    return locked.get(one.before.id) == one.before.version

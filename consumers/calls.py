@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from ..sagas.codec import canonical_json
 from ..sagas.context import Context
-from ..sagas.definition import Definition, Node, encode_result, operation_key
+from ..sagas.definition import Definition, Node, operation_key, result_of
 from ..sagas.facts import (
     Fact,
     HandedBack,
@@ -28,6 +27,7 @@ from ..sagas.facts import (
 )
 from ..sagas.model import Json, Run, Step
 from ..sagas.purse import Purse
+from ..sagas.standing import partly_done
 from ..sagas.words import BAD_ANSWER, WORKER_LOST, bad_answer
 from ..schemas.artifacts import Artifact
 from ..schemas.budget import BudgetExceeded
@@ -94,6 +94,10 @@ class Call:
     def __post_init__(self) -> None:
         self.emitted: list[Event] = []
         self.begun = False
+        node = self.definition.node(self.step.undo_of or self.step.name)
+        assert node is not None, "a claim is only made for a node of the definition"
+        #: The step or wait that is called, undone or asked about.
+        self.node: Node = node
         self.purse = Purse(self.definition, self.node, self.run, self.step)
         keeping = self.tools.keeping
         self.artifacts: CallArtifacts | None = None
@@ -101,13 +105,6 @@ class Call:
             self.artifacts = CallArtifacts(
                 keeping, self.run, self.step, lambda: self.tools.check_lease(self.step.worker)
             )
-
-    @property
-    def node(self) -> Node:
-        """The step or wait that is called, undone or asked about."""
-        node = self.definition.node(self.step.undo_of or self.step.name)
-        assert node is not None, "a claim is only made for a node of the definition"
-        return node
 
     @property
     def is_undo(self) -> bool:
@@ -142,6 +139,7 @@ class Call:
             progress=self.step.progress,
             purse=self.purse,
             artifacts=self.artifacts,
+            iteration=self.step.iteration,
         )
 
     def recorded(self, fact: Fact) -> list[Artifact]:
@@ -162,12 +160,12 @@ class Call:
             return self.failed(error)
         return self.succeeded(result)
 
-    def succeeded(self, result: Json) -> Succeeded:
-        """Say that the try returned."""
+    def succeeded(self, result: Json, *, items: int = 0) -> Succeeded:
+        """Say that the try returned; of a fan-out, with so many items."""
         step, awaits = self.step, any(map(self.undoes_by, self.emitted))
         spent = self.purse.spent
         return Succeeded(
-            step.name, step.fence, result, iteration=step.iteration, spent=spent, awaits_reply=awaits
+            step.name, step.fence, result, step.iteration, spent=spent, awaits_reply=awaits, items=items
         )
 
     def undoes_by(self, event: Event) -> bool:
@@ -183,8 +181,11 @@ class Call:
             async with timer:
                 self.tools.check_lease(self.step.worker)
                 self.begun = True
-                with self.tools.pulse.following():
+                self.tools.pulse.begun()
+                try:
                     return await self.tools.around(self, lambda: call(context))
+                finally:
+                    self.tools.pulse.ended()
         except TimeoutError:
             if timer.expired() and limit < most:
                 self.purse.out_of_time()
@@ -196,8 +197,7 @@ class Call:
         Raises:
             UsageError: MP320 and MP321 when it cannot be stored, MP322 when it is too large.
         """
-        encoded = encode_result(self.definition, self.node, value)
-        size = len(canonical_json(encoded))
+        encoded, size = result_of(self.definition, self.node, value)
         if size > self.tools.max_result_bytes:
             raise UsageError(
                 "MP322",
@@ -237,7 +237,8 @@ class Call:
         if self.is_undo:
             assert undo is not None, "an undo row exists only for a step with an undo"
             undone = self.run.step(self.node.name, self.step.iteration)
-            done = None if undone is None or undone.state is not StepState.SUCCEEDED else undone.result
+            known = undone is not None and (undone.state is StepState.SUCCEEDED or partly_done(undone))
+            done = undone.result if undone is not None and known else None
             return await undo.fn(context, None if done is None else self.node.decode(done))
         assert self.node.fn is not None, "only steps are called"
         return await self.node.fn(context)

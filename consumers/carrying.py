@@ -15,12 +15,15 @@ from uuid import UUID
 
 import asyncpg
 
+from ..recovery.proposals import rests_on
 from ..sagas.facts import Act
-from ..sagas.model import Decision, Run
+from ..sagas.model import Decision, Fan, Run
 from ..sagas.resuming import Checked
 from ..schemas.errors import StateError
 from ..schemas.states import HELD_STEP_STATES, StepKind, StepState
+from ..streams import measures
 from ..streams.lifecycle import Health, Stop
+from ..streams.metrics import meters
 from .changes import Change
 from .engine import DATABASE_ERRORS, Engine, tell
 from .handing import unpark
@@ -28,6 +31,7 @@ from .orchestrator import trace_wait
 from .requests import Sql
 from .resuming import verdict
 from .saying import said
+from .seconding import held_for_second
 
 logger = logging.getLogger("milepost")
 
@@ -70,6 +74,18 @@ class Wish:
         self.moved = False
         self.checked: Checked | None = None
         self.stale = False
+        self.changed = False
+
+    @property
+    def problem(self) -> str:
+        """Why it is not a fact about the run as it is now, '' where it is."""
+        if self.moved:
+            return f"{self._row['step']} has been tried since you looked. Look again, and decide on what is there now"
+        if self.changed:
+            return (
+                "the run has changed since that was decided on. Look again, and decide on what is there now"
+            )
+        return ""
 
     def __call__(self, run: Run) -> Act | None:
         """Return the fact."""
@@ -77,7 +93,11 @@ class Wish:
         step = None if row["step"] is None else run.step(row["step"], row["iteration"])
         self.moved = row["fence"] is not None and step is not None and step.fence != row["fence"]
         self.stale = self.checked is not None and self.checked.version != run.version
-        if self.moved or self.stale:
+        self.changed = row["run_version"] is not None and row["run_version"] != run.version
+        if row["rests_on"] is not None and step is not None:
+            now = rests_on(run.state, step.state, fence=step.fence, probes=step.probes)
+            self.changed = now != row["rests_on"]
+        if self.moved or self.stale or self.changed:
             return None
         return Act(
             what=row["what"],
@@ -182,36 +202,42 @@ class Carrier:
             )
         tell(change)
         trace_wait(change)
+        if (found := meters()) is not None:
+            outcome = "accepted" if answer.accepted else "refused"
+            found.add(measures.ACTS, (self._engine.changes.service, row["what"], outcome))
         logger.info("requests: %s by %s: %s", row["what"], row["by"], answer.text)
         return answer
 
     async def _decided(
         self, connection: asyncpg.Connection[Any], row: asyncpg.Record
     ) -> tuple[Answer | None, Change | None]:
-        if not row["has_run"]:
-            return Answer(False, _GONE, {}, {}), None
-        size = len((row["result"] or "").encode())
-        if size > self._max_result_bytes:
-            text = f"the result is {size} bytes of JSON, and {self._max_result_bytes} are stored at most"
-            return Answer(False, text, {}, {}), None
+        impossible = self._impossible(row)
+        if impossible:
+            return Answer(False, impossible, {}, {}), None
         if row["what"] == "resume":
             state = await unpark(connection, row["run_id"], row["by"], row["reason"])
             if state is not None:
                 return Answer(True, _LOOKED_FOR, {"run": state}, {"run": state}), None
         wish = Wish(row)
+        if await held_for_second(connection, self._engine.changes, row, wish):
+            return None, None
         found = await verdict(connection, self._engine.changes, row, wish)
         change = None
         if not isinstance(found, bool):  # else a worker looks first, and a later turn sees what it has found
             wish.checked = found
             change = await self._engine.changes.apply(connection, row["run_id"], wish)
-        if wish.moved:
-            text = (
-                f"{row['step']} has been tried since you looked. Look again, and decide on what is there now"
-            )
-            return Answer(False, text, {}, {}), None
-        if change is None:
-            return None, None
-        return answered(row, change), change
+        problem = wish.problem
+        if problem:
+            return Answer(False, problem, {}, {}), None
+        return (None, None) if change is None else (answered(row, change), change)
+
+    def _impossible(self, row: asyncpg.Record) -> str:
+        if not row["has_run"]:
+            return _GONE
+        size = len((row["result"] or "").encode())
+        if size > self._max_result_bytes:
+            return f"the result is {size} bytes of JSON, and {self._max_result_bytes} are stored at most"
+        return ""
 
     def health(self) -> Health:
         """Red while the database does not answer, or a request cannot be carried out."""
@@ -247,6 +273,12 @@ def _cancelled(decision: Decision) -> str:
     steps = [step for step in decision.run.steps if step.kind is not StepKind.UNDO]
     done = [step.name for step in steps if step.state is StepState.SUCCEEDED]
     live = [step.name for step in steps if step.state in _LIVE]
+    live += [_spread(step.name, step.fan) for step in steps if step.fan and step.state is StepState.WAITING]
     words = f"{len(done)} step{'' if len(done) == 1 else 's'} ({', '.join(done)})" if done else "nothing"
     under_way = f"; under way: {', '.join(live)}" if live else ""
     return f"{decision.run.state.value}; done: {words}{under_way}"
+
+
+def _spread(name: str, fan: Fan) -> str:
+    """Name a fan-out with how many of its items are known to have succeeded: their effects have happened."""
+    return f"{name} ({fan.succeeded} of {fan.total} items done)"

@@ -34,6 +34,8 @@ from ..schemas.messages import (
 )
 from ..schemas.states import FINAL_RUN_STATES
 from . import artifacts, resources, sending
+from .attempts import Attempt, Hold
+from .known import Known
 from .requests import keep_said
 from .resources import Granted
 from .store import Conflict, Loaded, is_empty, load_run, open_waits, store_decision
@@ -51,10 +53,12 @@ class Change:
     Attributes:
         before: The run as it was decided on.
         decision: The stored decision; answer "ignored" or "refused" when nothing was changed.
+        known: The run as it was stored, where it need not be read again.
     """
 
     before: Loaded
     decision: Decision
+    known: Known | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +68,14 @@ class InlineClaim:
     Attributes:
         worker: The lease id under which the present step was claimed; the next one is claimed under the same.
         wanted: Whether that is still wanted when the time comes, and that lease still holds.
-        alone: Whether nothing else in this process has to do with the run, so that a step which the row says this
-            worker holds can only be one whose claim was not answered.
+        attempt: Is told what is claimed, should the answer be lost.
         limited: Whether a step has to ask a rate limit before it is claimed.
     """
 
     worker: UUID
     queue: str
     wanted: Callable[[], bool]
-    alone: Callable[[], bool]
+    attempt: Attempt
     limited: Callable[[Run, Step], bool]
 
 
@@ -84,6 +87,8 @@ class Changes:
         service: Name of the service; prefix of its topics.
         definitions: What this process can decide on.
         limits: Nudges, slack, reminders.
+        own_session: Whether settings made on a connection stay until it is given back, as behind a transaction-mode
+            pooler they do not.
     """
 
     service: str
@@ -92,6 +97,7 @@ class Changes:
     ids: Ids
     randomness: Randomness
     limits: Limits = field(default_factory=Limits)
+    own_session: bool = False
 
     async def apply(
         self,
@@ -114,8 +120,8 @@ class Changes:
             inline: Claim the next local step in the same change.
 
         Returns:
-            The change, or None when the run does not exist, is of a definition that this process lacks, or the
-            function returned None.
+            The change, or None when the run does not exist, is another service's, is of a definition that this
+            process lacks, or the function returned None.
         """
         misses = 0
         while True:
@@ -134,7 +140,12 @@ class Changes:
     def decide(self, loaded: Loaded, fact: FactOf, inline: InlineClaim | None = None) -> Decision | None:
         """Decide with this process's definitions, dice and limits; None as in `apply`."""
         run = loaded.run
+        if loaded.service != self.service:
+            # Two services may have a saga of the same name; what follows would go to the wrong one's topics.
+            return None
         definition = self.definitions.of(run)
+        if inline is not None:
+            inline.attempt.anew()
         happened = fact(run) if callable(fact) else fact
         if definition is None or happened is None:
             return None
@@ -144,7 +155,10 @@ class Changes:
             following = then_claim(
                 definition, decision, inline.worker, loaded.now, queue=inline.queue, limits=self.limits
             )
-            if following.claimed is None or not inline.limited(following.run, following.claimed):
+            claimed = following.claimed
+            if claimed is None or not inline.limited(following.run, claimed):
+                if claimed is not None:
+                    inline.attempt.asks(Hold.of(run.id, claimed))
                 return following
         return decision
 
@@ -155,8 +169,13 @@ class Changes:
         decision: Decision,
         emitted: Sequence[OutboxRow] = (),
         made: Sequence[Artifact] = (),
+        *,
+        begins: bool = False,
     ) -> None:
         """Store a decision with its messages: one statement, or a transaction where there is more to it.
+
+        Args:
+            begins: Whether the run is not there yet.
 
         Raises:
             Conflict: Somebody was faster; nothing was written.
@@ -167,7 +186,9 @@ class Changes:
         recorded = made if decision.answer == "changed" else ()
         several = bool(decision.opens or decision.closes or decision.lock or decision.said or recorded)
         async with _transaction(connection, several):
-            await store_decision(connection, before, decision, rows, self.ids)
+            await store_decision(
+                connection, before, decision, rows, self.ids, begins=self.service if begins else None
+            )
             if recorded:
                 await artifacts.record(connection, decision.run.tenant, recorded)
             if decision.said:

@@ -7,42 +7,32 @@ changes one run.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 from uuid import UUID
 
 import asyncpg
 
 from ..sagas import children
-from ..sagas.facts import Act, ChildSeen
+from ..sagas.facts import ChildSeen
 from ..sagas.model import Run, Step
-from ..sagas.words import CANCELLED_NO_UNDO, CHILD_NOT_STARTED, CHILD_STOPPING, clean
+from ..sagas.words import CHILD_NOT_STARTED, CHILD_STOPPING, clean
 from ..schemas.errors import MilepostError
-from ..schemas.messages import ChildEndedMessage, ChildMessage, TimerMessage
+from ..schemas.messages import ChildMessage, TimerMessage
 from ..schemas.states import StepKind, StepState
-from ..streams.queries import Queries
 from .changes import Changes
-from .engine import Engine
+from .engine import Engine, raise_passing
+from .fanout import Place, look_after_items
+from .fanout import Sql as Fanout
 from .handing import hand_over
+from .joining import Sql, stop, watch
 from .starting import start_run
 from .store import load_run
 
 
-class Sql(Queries, file="children.sql"):
-    """Queries of this module."""
-
-    take_child: str
-    find_child: str
-    ended_badly: str
-    child_started: str
-    child_refused: str
-    watch: str
-    outcome: str
-    child_ended: str
-    parents: str
-
-
 async def look_after(engine: Engine, message: ChildMessage) -> None:
-    """Do for the child of a row what is still to be done, and tell the row when the child is over."""
+    """Do for the child of a row, or its items, what is still to be done, and tell the row when that is over."""
     async with engine.pool.acquire() as proxy:
         connection = cast("asyncpg.Connection[Any]", proxy)
         async with connection.transaction():
@@ -50,9 +40,13 @@ async def look_after(engine: Engine, message: ChildMessage) -> None:
             step = None if loaded is None else loaded.run.step(message.step, message.iteration)
             if loaded is None or step is None or not _is_open(step):
                 return
-            known = engine.changes.definitions.of(loaded.run) is not None
-            link = await _link(engine.changes, connection, loaded.run, step) if known else None
-    if link is None:
+            changes = engine.changes
+            known = loaded.service == changes.service and changes.definitions.of(loaded.run) is not None
+            mine = known and step.kind is StepKind.CHILD
+            link = await _link(changes, connection, loaded.run, step) if mine else None
+    if step.kind is StepKind.EACH:
+        await look_after_items(engine, Place.of(message.run, step))
+    elif link is None:
         await hand_over(
             engine,
             TimerMessage(
@@ -62,20 +56,29 @@ async def look_after(engine: Engine, message: ChildMessage) -> None:
     elif link["over"]:
         await engine.change(message.run, ChildSeen(message.step, message.iteration))
     elif step.code == CHILD_STOPPING:
-        await _stop(engine, loaded.run, link["child_id"])
+        await stop(engine, loaded.run, link["child_id"])
 
 
-async def ended(engine: Engine, message: ChildEndedMessage) -> None:
-    """Tell the rows that wait for a run that it is over."""
-    await engine.pool.execute(Sql.child_ended, message.run)
-    for row in await engine.pool.fetch(Sql.parents, message.run):
-        await look_after(
-            engine, ChildMessage(run=row["run_id"], step=row["step"], iteration=row["iteration"])
-        )
+async def ended(engine: Engine, runs: Sequence[UUID]) -> None:
+    """Tell the rows that wait for these runs that they are over; the items of one list are counted together."""
+    await engine.pool.execute(Sql.child_ended, runs)
+    children = await engine.pool.fetch(Sql.parents, runs)
+    lists = await engine.pool.fetch(Fanout.lists_of, runs)
+    acts = [look_after(engine, ChildMessage(**_place(row))) for row in children]
+    acts += [look_after_items(engine, Place(**_place(row)), runs) for row in lists]
+    results = await asyncio.gather(*acts, return_exceptions=True)
+    raise_passing(
+        (f"the end of a child of run {row['run_id']}", result)
+        for row, result in zip([*children, *lists], results, strict=True)
+    )
+
+
+def _place(row: asyncpg.Record) -> dict[str, Any]:
+    return {"run": row["run_id"], "step": row["step"], "iteration": row["iteration"]}
 
 
 def _is_open(step: Step) -> bool:
-    return step.kind is StepKind.CHILD and step.state is StepState.WAITING
+    return step.kind in {StepKind.CHILD, StepKind.EACH} and step.state is StepState.WAITING
 
 
 async def _link(
@@ -124,15 +127,5 @@ async def _start(changes: Changes, connection: asyncpg.Connection[Any], run: Run
     except MilepostError as error:
         await connection.execute(Sql.child_refused, *place, error.code, clean(str(error)))
         return
-    await connection.execute(Sql.watch, ref.id)
-    state = await connection.fetchval(Sql.outcome, ref.tenant, ref.saga, ref.key)
+    state = await watch(connection, ref)
     await connection.execute(Sql.child_started, *place, ref.id, ref.key, ref.id != own, state)
-
-
-async def _stop(engine: Engine, run: Run, child: UUID) -> None:
-    """Cancel a child, with undo where its parent is undone; one that is stopping already just goes on."""
-    undo = not (run.no_undo or run.cause == CANCELLED_NO_UNDO)
-    name = f"run {run.saga}/{run.key}"
-    await engine.change(
-        child, Act("cancel", by=name, reason="its parent does not need it any more", undo=undo)
-    )

@@ -1,19 +1,24 @@
-"""What of the application meets the outside: signals, webhooks, and effects that happen once."""
+"""What of the application meets the outside: signals, webhooks, effects that happen once, and items of fan-outs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
 from ..inbox.verify import Verifier
 from ..inbox.webhook_model import WebhookRequest
+from ..sagas.context import RunRef
+from ..sagas.nodes import Node
 from ..schemas.events import Event
+from ..schemas.fanout import FanOut, FanOutItem
 from ..schemas.options import Probe, R, Repeat
-from ..schemas.transaction import AsyncpgTx
+from ..schemas.states import ItemState
+from ..schemas.transaction import AnyTx, AsyncpgTx
 from .asgi import ASGIApp
+from .fanout_items import fanout_items
 from .once_call import OnceCall
 from .signalling import SignalRef, give_signal
 from .webhooks import Webhook, declare_webhook, no_tenant
@@ -136,3 +141,37 @@ class Edges:
         """
         call: OnceCall[R] = OnceCall(kind, key, tenant, request, result, repeat, do, probe, settle, keep)
         return await call.on(self._service())
+
+    async def fanout_items(
+        self,
+        tx: AnyTx,
+        run: RunRef,
+        node: Node[Any, FanOut],
+        /,
+        *,
+        state: ItemState | None = None,
+        iteration: str = "",
+        after: int = -1,
+        limit: int = 1000,
+    ) -> list[FanOutItem]:
+        """Read the items of a fan-out, page by page, also of a run that has ended.
+
+        Args:
+            tx: The open transaction, as `publish` takes it.
+            run: The run.
+            node: What `saga.each` returned.
+            state: Only those in this state, such as those that have failed.
+            iteration: Which round, where the node is in a loop.
+            after: Number of the last item that was read.
+            limit: Most items of one page, from 1 to 10,000.
+
+        Returns:
+            The next items in the order of the list; an empty list after the last.
+
+        Raises:
+            UsageError: MP301, MP306, MP308 as publish; MP395 for a limit that is none.
+            StateError: MP396 when the run has no list of that node.
+        """
+        return await fanout_items(
+            tx, run, node.name, state=state, iteration=iteration, after=after, limit=limit
+        )

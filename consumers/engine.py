@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
 
 from ..outbox.model import OutboxRow
-from ..sagas.model import Limits
+from ..sagas.model import Limits, Run
+from ..sagas.words import CANCELLED
 from ..schemas.artifacts import Artifact
 from .changes import Change, Changes, FactOf, InlineClaim
 from .grouping import Group
+from .known import Known
+from .metering import count_change
 from .sending import unsendable
 
 if TYPE_CHECKING:
     from .app import Milepost
 
 logger = logging.getLogger("milepost")
+
+T = TypeVar("T")
 
 
 class Stopping(Exception):
@@ -109,32 +115,74 @@ class Engine:
         emitted: Sequence[OutboxRow] = (),
         made: Sequence[Artifact] = (),
         inline: InlineClaim | None = None,
+        known: Known | None = None,
+        to_the_end: bool = False,
     ) -> Change | None:
         """Apply a fact, together with what others ask for at the same moment; as `Changes.apply`.
 
         A change that records artifacts goes by itself: it takes a statement more than the others.
+
+        Args:
+            known: The run as it was stored last, which then need not be read.
+            to_the_end: Whether the answer is awaited although this task is cancelled meanwhile.
         """
+        asked: Awaitable[Change | None]
         if made:
-            async with self.pool.acquire() as proxy:
-                connection = cast("asyncpg.Connection[Any]", proxy)
-                change = await self.changes.apply(
-                    connection, run_id, fact, emitted=emitted, made=made, inline=inline
-                )
+            asked = self._recorded(run_id, fact, emitted, made, inline)
         else:
-            change = await self._group.change(run_id, fact, emitted=emitted, inline=inline)
+            asked = self._group.change(run_id, fact, emitted=emitted, inline=inline, known=known)
+        change = await (uncancelled(asked) if to_the_end else asked)
         tell(change)
         return change
 
+    async def _recorded(
+        self,
+        run_id: UUID,
+        fact: FactOf,
+        emitted: Sequence[OutboxRow],
+        made: Sequence[Artifact],
+        inline: InlineClaim | None,
+    ) -> Change | None:
+        async with self.pool.acquire() as proxy:
+            connection = cast("asyncpg.Connection[Any]", proxy)
+            return await self.changes.apply(
+                connection, run_id, fact, emitted=emitted, made=made, inline=inline
+            )
+
+
+async def uncancelled(work: Awaitable[T]) -> T:
+    """Await work to its end although this task is cancelled meanwhile: an outcome once known must be stored."""
+    future = asyncio.ensure_future(work)
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if future.cancelled():
+                raise
+    return future.result()
+
 
 def tell(change: Change | None) -> None:
-    """Say in the log what somebody should know of; history has it all."""
+    """Say in the log what somebody should know of, and count it; history has it all."""
     if change is None or change.decision.answer != "changed":
         return
+    count_change(change.before.service, change.before.run, change.decision)
     run = change.decision.run
     for entry in change.decision.history:
         if entry.event in _TOLD:
             words = entry.data.get("code") or entry.data.get("cause") or ""
-            logger.error("%s/%s %s: %s %s", run.saga, run.key, entry.step or "run", entry.event, words)
+            level = _level(run, entry.event, str(words))
+            logger.log(level, "%s/%s %s: %s %s", run.saga, run.key, entry.step or "run", entry.event, words)
+
+
+def _level(run: Run, event: str, words: str) -> int:
+    """Say how loud it is: what a person wanted is no error, and of a run that is waited for its parent judges."""
+    if event in {"run.compensating", "run.failed"}:
+        if words == CANCELLED:
+            return logging.INFO
+        if run.watched:
+            return logging.WARNING
+    return logging.ERROR
 
 
 def changes_of(service: Milepost) -> Changes:
@@ -147,4 +195,5 @@ def changes_of(service: Milepost) -> Changes:
         ids=service.ids,
         randomness=service.randomness,
         limits=Limits(nudge=settings.nudge, slack=settings.lease, unsendable=unsendable),
+        own_session=settings.pooler == "none",
     )

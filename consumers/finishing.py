@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from ..sagas.facts import Fact, Succeeded, TryFailed
-from ..sagas.model import Run, Step
+from ..sagas.model import Run
 from ..schemas.errors import UsageError
 from ..schemas.states import HELD_STEP_STATES
 from ..streams.database import Database, require_same_transaction
+from .attempts import Claimed
 from .calls import Call
 from .changes import Change, InlineClaim
-from .engine import DATABASE_ERRORS, Engine, will_pass
+from .engine import DATABASE_ERRORS, Engine, tell, uncancelled, will_pass
+from .known import Known
 from .publishing import emitted_rows, publish_in
 from .slots import Slots
 
 logger = logging.getLogger("milepost")
-
-T = TypeVar("T")
 
 #: Pauses between tries to store an outcome while the database is away, in seconds.
 FIRST_PAUSE = 0.1
@@ -34,42 +31,15 @@ class Superseded(Exception):
     """The step is no longer this process's: its transaction is rolled back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A step row that this process holds."""
-
-    run: Run
-    step: Step
-
-
-async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Await work to its end although this task is cancelled meanwhile: an outcome once known must be stored."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-    return task.result()
-
-
-def unanswered(run: Run, inline: InlineClaim, beside: Step) -> Claimed | None:
-    """Return the step of the run that this process has claimed inline without seeing the answer, if there is one."""
-    if not inline.alone():
-        return None
-    for step in run.steps:
-        same = (step.name, step.iteration) == (beside.name, beside.iteration)
-        other = not same or step.fence > beside.fence
-        if other and step.worker == inline.worker and step.state in HELD_STEP_STATES:
-            return Claimed(run, step)
-    return None
-
-
-async def finish(engine: Engine, call: Call, fact: Fact, inline: InlineClaim) -> Claimed | None:
-    """Store what came of a try, until the database has answered.
+async def finish(
+    engine: Engine, call: Call, fact: Fact, inline: InlineClaim, known: Known | None = None
+) -> Claimed | None:
+    """Store what came of a try, until the database has answered, although this task is cancelled meanwhile.
 
     An ambiguous commit is settled by reading the row again: under the same fence but no longer held, it was stored.
+
+    Args:
+        known: The run as the claim of the step has left it.
 
     Returns:
         The next step when this process claimed it in the same change.
@@ -78,32 +48,39 @@ async def finish(engine: Engine, call: Call, fact: Fact, inline: InlineClaim) ->
         rows = emitted_rows(engine, call) if isinstance(fact, Succeeded) else []
     except UsageError as error:
         return await finish(engine, call, _not_storable(call, error.code, error.text), inline)
-    recovered: list[Claimed] = []
+    attempt = inline.attempt
 
     def still_ours(run: Run) -> Fact | None:
         step = run.step(call.step.name, call.step.iteration)
-        ours = step is not None and step.fence == call.step.fence
-        stored = ours and step is not None and step.state not in HELD_STEP_STATES
-        # A row beside it that this process seems to hold, while this one is not stored, is another branch's: the answer
-        # to its claim was lost, and that claim is made again.
-        following = unanswered(run, inline, call.step) if stored or not ours else None
-        recovered.extend([following] if following else [])
-        return None if following or stored else fact
+        if step is not None and step.fence == call.step.fence:
+            if step.state in HELD_STEP_STATES:
+                return fact
+            attempt.recover(run, *run.steps)
+            return None
+        return None if attempt.recover(run, *run.steps) else fact
 
     pause = FIRST_PAUSE
     while True:
         try:
             change = await engine.change(
-                call.run.id, still_ours, emitted=rows, made=call.recorded(fact), inline=inline
+                call.run.id,
+                still_ours,
+                emitted=rows,
+                made=call.recorded(fact),
+                inline=inline,
+                known=known,
+                to_the_end=True,
             )
-            return claimed_in(change, recovered)
+            return attempt.answered(change)
         except DATABASE_ERRORS as error:
+            attempt.unanswered()
+            known = None
             if not will_pass(error):
                 if isinstance(fact, TryFailed):
                     raise
                 return await finish(engine, call, _not_storable(call, "NOT_STORABLE", str(error)), inline)
             logger.warning("%s: outcome not stored yet: %s: %s", call.step.name, type(error).__name__, error)
-        await asyncio.sleep(pause)
+        await uncancelled(asyncio.sleep(pause))
         pause = min(LONGEST_PAUSE, pause * 2)
 
 
@@ -111,14 +88,6 @@ def _not_storable(call: Call, code: str, message: str) -> TryFailed:
     """The call took effect, but what it returned or emitted cannot be stored: its outcome is unknown to the run."""
     step, spent = call.step, call.purse.spent
     return TryFailed(step.name, step.fence, "unknown", code, message, iteration=step.iteration, spent=spent)
-
-
-def claimed_in(change: Change | None, recovered: list[Claimed]) -> Claimed | None:
-    """Return the step that a change gave to this process."""
-    if change is None:
-        return recovered[-1] if recovered else None
-    step = change.decision.claimed
-    return None if step is None else Claimed(change.decision.run, step)
 
 
 async def finish_transactional(
@@ -137,7 +106,7 @@ async def finish_transactional(
         async with asyncio.timeout(min(ROOM_WITHIN, engine.changes.limits.slack.total_seconds() / 2)):
             place = await room.acquire(call.run.priority)
     except (TimeoutError, asyncio.CancelledError):
-        return await uncancelled(finish(engine, call, call.unbegun(), inline))
+        return await finish(engine, call, call.unbegun(), inline)
     try:
         return await _in_transaction(engine, database, call, inline)
     finally:
@@ -167,5 +136,7 @@ async def _in_transaction(
         logger.warning("%s of %s: superseded, rolled back", call.step.name, call.run.id)
         return None
     except (Exception, asyncio.CancelledError) as error:
-        return await uncancelled(finish(engine, call, call.failed(error), inline))
-    return claimed_in(changes[-1], [])
+        inline.attempt.unanswered()
+        return await finish(engine, call, call.failed(error), inline)
+    tell(changes[-1])
+    return inline.attempt.answered(changes[-1])

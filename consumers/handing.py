@@ -22,7 +22,8 @@ from ..schemas.messages import ResumeMessage, TimerMessage, WorkMessage
 from ..schemas.states import Priority
 from ..streams.lifecycle import Health, Stop
 from ..streams.queries import Queries
-from .engine import DATABASE_ERRORS, Engine
+from .engine import DATABASE_ERRORS, Engine, Stopping, will_pass
+from .replies import Reply
 
 logger = logging.getLogger("milepost")
 
@@ -30,10 +31,11 @@ logger = logging.getLogger("milepost")
 BATCH = 100
 #: Seconds between two looks: one probe of an index that is nearly always empty.
 POLL = 0.5
+_KEY = ("run_id", "kind", "step", "iteration")
 #: How far the row of a message that is handed over is pushed.
 PUSH = timedelta(minutes=5)
 
-Message = WorkMessage | ResumeMessage | TimerMessage
+Message = WorkMessage | ResumeMessage | TimerMessage | Reply
 #: Acts on a message of a queue ('' for none) and a run of this priority; returns when it is taken.
 Act = Callable[[Message, str, Priority], Awaitable[None]]
 
@@ -42,8 +44,10 @@ class Sql(Queries, file="versions.sql"):
     """Queries about versions."""
 
     hand_over: str
+    hand_over_reply: str
     handed: str
     settle_handed: str
+    put_off_handed: str
     park: str
     unpark: str
     open_runs: str
@@ -58,6 +62,8 @@ async def hand_over(engine: Engine, message: Message) -> bool:
     Returns:
         Whether it was put down; False when the run is known here, gone or final.
     """
+    if isinstance(message, Reply):
+        return await _hand_over_reply(engine, message)
     kind = {WorkMessage: "work", ResumeMessage: "resume", TimerMessage: "timer"}[type(message)]
     generation = 0 if isinstance(message, WorkMessage) else message.generation
     changes = engine.changes
@@ -73,6 +79,21 @@ async def hand_over(engine: Engine, message: Message) -> bool:
         PUSH,
     )
     return bool(count)
+
+
+async def _hand_over_reply(engine: Engine, reply: Reply) -> bool:
+    changes, fact = engine.changes, reply.fact
+    handed = await engine.pool.fetchval(
+        Sql.hand_over_reply,
+        reply.run,
+        fact.step,
+        fact.iteration,
+        fact.direction,
+        changes.service,
+        changes.definitions.pins,
+        reply.as_json(),
+    )
+    return bool(handed)
 
 
 async def park(engine: Engine, after: timedelta, batch: int = 1000) -> int:
@@ -140,31 +161,38 @@ class HandedOver:
         rows = await self._engine.pool.fetch(
             Sql.handed, changes.service, changes.definitions.pins, list(self._acts), self._queues, BATCH
         )
-        done = [row for row, acted in zip(rows, await self._act(rows), strict=True) if acted]
+        results = await asyncio.gather(*map(self._act, rows), return_exceptions=True)
+        done, stuck = [], []
+        for row, result in zip(rows, results, strict=True):
+            if result is None:
+                done.append(row)
+            elif not isinstance(result, Exception):
+                raise result
+            else:
+                logger.warning("%s: a message stays: %s: %s", self.name, type(result).__name__, result)
+                stuck.extend([] if _passes(result) else [row])
         if done:
-            columns = [[row[name] for row in done] for name in ("run_id", "kind", "step", "iteration", "n")]
-            await self._engine.pool.execute(Sql.settle_handed, *columns)
+            await self._engine.pool.execute(Sql.settle_handed, *_columns(done, *_KEY, "n"))
+        if stuck:
+            await self._engine.pool.execute(Sql.put_off_handed, *_columns(stuck, *_KEY))
         self._done += len(done)
         return len(done)
 
-    async def _act(self, rows: Sequence[asyncpg.Record]) -> list[bool]:
-        results = await asyncio.gather(
-            *(
-                self._acts[row["kind"]](message_of(row), row["queue"], Priority(row["priority"]))
-                for row in rows
-            ),
-            return_exceptions=True,
-        )
-        for result in results:
-            if isinstance(result, Exception):
-                logger.warning("%s: a message stays: %s: %s", self.name, type(result).__name__, result)
-            elif isinstance(result, BaseException):
-                raise result
-        return [result is None for result in results]
+    async def _act(self, row: asyncpg.Record) -> None:
+        await self._acts[row["kind"]](message_of(row), row["queue"], Priority(row["priority"]))
 
     def health(self) -> Health:
         """Red while the database does not answer."""
         return Health(self._trouble is None, self._trouble or f"{self._done} taken")
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the trouble is not the message's own."""
+    return isinstance(error, Stopping) or (isinstance(error, DATABASE_ERRORS) and will_pass(error))
+
+
+def _columns(rows: Sequence[asyncpg.Record], *names: str) -> list[list[Any]]:
+    return [[row[name] for row in rows] for name in names]
 
 
 def message_of(row: asyncpg.Record) -> Message:
@@ -178,6 +206,8 @@ def message_of(row: asyncpg.Record) -> Message:
             step=row["step"],
             iteration=row["iteration"],
         )
+    if row["kind"] == "reply":
+        return Reply.from_json(row["run_id"], row["payload"])
     if row["kind"] == "resume":
         return ResumeMessage(
             run=row["run_id"], step=row["step"], iteration=row["iteration"], generation=row["generation"]

@@ -1,4 +1,7 @@
-"""The lease of one process: a row with an expiry by the database's clock, renewed at a third.
+"""The lease of one process: a row with an expiry by the database's clock, renewed at a third and every two seconds.
+
+A lease is long, so that a slow database does not take work from a process that lives. Who is gone is to be seen sooner:
+so the row says when it was renewed last.
 
 The holder judges its own lease by elapsed time from before the renewal was sent, so that it always thinks it ends
 earlier than the database does.
@@ -26,6 +29,10 @@ logger = logging.getLogger("milepost")
 
 #: How long a stopping worker may take, after the grace time, to hand back what it was cancelled in, in seconds.
 HAND_BACK = 3.0
+
+
+#: Longest time between two renewals, in seconds: a process of whose lease less was heard is silent (recovery/ages.py).
+RENEW = 2.0
 
 
 class LeaseLost(Exception):
@@ -66,6 +73,7 @@ class Lease:
         self._id = ids.new()
         self._ends = float("-inf")
         self._taken = False
+        self._alone = False
         self._lost: list[Callable[[], None]] = []
         self._released = anyio.Event()
         self._until: float | None = None
@@ -75,13 +83,18 @@ class Lease:
         """The id that claims are made under."""
         return self._id
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other process of the service had a lease when this one was renewed last."""
+        return self._alone
+
     def held(self, worker: UUID | None = None) -> bool:
         """Whether the lease still holds, by this process's own reckoning.
 
         Args:
             worker: The id that a step was claimed under; a lease that was lost and taken anew has another one.
         """
-        return self._clock.monotonic() < self._ends and worker in {None, self._id}
+        return self._clock.monotonic() < self._ends and worker in (None, self._id)
 
     def check(self, worker: UUID | None) -> None:
         """Raise LeaseLost when the lease of that id has ended; called right before anything leaves this process."""
@@ -99,15 +112,16 @@ class Lease:
         async with self._pool.acquire() as connection:
             await connection.execute(Sql.take_lease, self._id, *self._row, self._duration)
         self._ends = before + self._duration.total_seconds()
-        self._taken = True
+        self._taken, self._alone = True, False
 
     async def renew(self) -> bool:
         """Extend the lease; False when it had already ended in the database."""
         before = self._clock.monotonic()
         async with self._pool.acquire() as connection:
-            renewed = await connection.fetchval(Sql.renew_lease, self._id, self._duration)
-        if renewed is None:
+            alone = await connection.fetchval(Sql.renew_lease, self._id, self._duration)
+        if alone is None:
             return False
+        self._alone = alone
         self._ends = before + self._duration.total_seconds()
         return True
 
@@ -123,9 +137,9 @@ class Lease:
 
     async def run(self, stop: Stop) -> None:
         """Keep the lease until the workers have finished after a stop, or the grace time is over."""
-        pause = self._duration.total_seconds() / 3
+        pause = min(self._duration.total_seconds() / 3, RENEW)
         while not self._released.is_set():
-            await self._keep(pause)
+            await self._keep(self._duration.total_seconds() / 3)
             with anyio.move_on_after(pause if self.held() else min(pause, 0.5)):
                 await self._released.wait()
             if stop.asked and stop.remaining() <= 0 and self._overdue():

@@ -42,27 +42,29 @@ class Orchestrator:
         Raises:
             Exception: What the database raised while it was away; then all of them are to be handled again.
         """
-        messages = [message for record in records if (message := _message(record)) is not None]
-        results = await asyncio.gather(*map(self.act, messages), return_exceptions=True)
-        raise_passing(
-            (f"{message.message_type} of run {message.run}", result)
-            for message, result in zip(messages, results, strict=True)
-        )
+        read = [message for record in records if (message := _message(record)) is not None]
+        over = [message.run for message in read if isinstance(message, ChildEndedMessage)]
+        messages = [message for message in read if not isinstance(message, ChildEndedMessage)]
+        acts = [self.act(message) for message in messages]
+        what = [f"{message.message_type} of run {message.run}" for message in messages]
+        if over:
+            acts.append(ended(self._engine, over))
+            what.append(f"the ends of {len(over)} children")
+        results = await asyncio.gather(*acts, return_exceptions=True)
+        raise_passing(zip(what, results, strict=True))
 
     async def act(
         self,
-        message: Message | Reply | ChildMessage | ChildEndedMessage,
+        message: Message | ChildMessage,
         queue: str = "",
         priority: Priority = Priority.NORMAL,
     ) -> None:
         """Act on a message, from wherever it comes; queue and priority do not matter here."""
         if isinstance(message, Reply):
-            # A process without the definition lets it go: the command's timeout asks again.
-            await self._engine.change(message.run, message.of)
+            if await self._engine.change(message.run, message.of) is None:
+                await hand_over(self._engine, message)
         elif isinstance(message, ChildMessage):
             await look_after(self._engine, message)
-        elif isinstance(message, ChildEndedMessage):
-            await ended(self._engine, message)
         elif isinstance(message, TimerMessage):
             await self.wake(message)
         elif isinstance(message, ResumeMessage):
@@ -70,7 +72,9 @@ class Orchestrator:
 
     def handed_over(self) -> HandedOver:
         """Return the part that acts on messages which reached a process without the run's definition."""
-        return HandedOver(self._engine, "handed over", {"timer": self.act, "resume": self.act}, ())
+        return HandedOver(
+            self._engine, "handed over", dict.fromkeys(("timer", "resume", "reply"), self.act), ()
+        )
 
     async def wake(self, message: TimerMessage) -> Change | None:
         """Act on a due timer."""
@@ -126,12 +130,12 @@ def trace_wait(change: Change | None) -> None:
     """Record the span of a wait that has just ended: it held no worker, so it is written afterwards."""
     if change is None or change.decision.answer != "changed":
         return
-    before = {step.name: step for step in change.before.run.steps}
+    before = {(step.name, step.iteration): step for step in change.before.run.steps}
     for step in change.decision.changed:
-        was = before.get(step.name)
+        was = before.get((step.name, step.iteration))
         if was is None or was.kind != "WAIT" or was.state == step.state:
             continue
-        link = change.before.links.get(step.name)
+        link = change.before.links.get((step.name, step.iteration))
         past_span(
             f"wait {step.name}",
             start=was.since,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -88,14 +87,13 @@ class Pulse:
         self._stopping: frozenset[UUID] = frozenset()
         self._trouble = ""
 
-    @contextmanager
-    def following(self) -> Generator[None]:
+    def begun(self) -> None:
         """Say that a user's function runs."""
         self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
+
+    def ended(self) -> None:
+        """Say that it runs no more."""
+        self._running -= 1
 
     def should_stop(self, call: Call) -> bool:
         """Whether the process stops, or the run does and what runs is a try of its step.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from ..sagas import codec
 from ..sagas.facts import Replied
 from ..sagas.model import Run
+from ..sagas.words import clean
 from ..schemas.commands import DONE, NOTHING, REFUSED
 from ..schemas.envelope import Envelope, NotAnEvent
 from .sending import operation_of
@@ -29,6 +30,17 @@ class Reply:
     def of(self, run: Run) -> Replied | None:
         """Return the fact for a run; None when the reply says that it is another tenant's."""
         return self.fact if self.tenant in {"", run.tenant} else None
+
+    def as_json(self) -> str:
+        """Return what has to be kept of it for another process, as a jsonb column can hold it."""
+        fact = replace(self.fact, code=clean(self.fact.code), message=clean(self.fact.message))
+        return json.dumps({**asdict(fact), "tenant": self.tenant}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, run: UUID, text: str) -> Reply:
+        """Read back what was kept."""
+        said = json.loads(text)
+        return cls(run, tenant=said.pop("tenant"), fact=Replied(**said))
 
 
 def read_reply(envelope: Envelope, data: bytes) -> Reply:
@@ -61,6 +73,7 @@ def read_reply(envelope: Envelope, data: bytes) -> Reply:
             code=exchange.code,
             message="" if done else _message(data),
             iteration=iteration,
+            type=envelope.type if done else "",
         ),
         tenant=envelope.tenant,
     )

@@ -68,7 +68,7 @@ class Sql(Queries, file="retention.sql"):
     """Queries of this module."""
 
     begin_walk: str
-    lock_timeout: str
+    for_walks: str
     blocks: str
     purge_inbox: str
     purge_signals: str
@@ -170,7 +170,7 @@ class Retention:
         )
         try:
             if settings.pooler == "none":
-                await connection.execute(Sql.lock_timeout)
+                await connection.execute(Sql.for_walks)
             await self._tidy(connection, stop)
         finally:
             await connection.close(timeout=5.0)

@@ -94,7 +94,12 @@ class Turns:
 
     def kept_from(self, priority: Priority) -> bool:
         """Whether somebody of a higher priority waits, who should not wait for what comes after the present work."""
-        return any(line for of, line in self._waiting.items() if of.rank < priority.rank)
+        for of, line in self._waiting.items():
+            if of is priority:
+                return False
+            if line:
+                return True
+        return False
 
 
 class Slots:
@@ -108,6 +113,16 @@ class Slots:
     def __init__(self, total: int, *, reserved: int = 0) -> None:
         self._turns = Turns(total, min(reserved, total - 1))
         self._futures: dict[Ticket, asyncio.Future[None]] = {}
+
+    @property
+    def total(self) -> int:
+        """Slots in all."""
+        return self._turns.total
+
+    @property
+    def taken(self) -> int:
+        """Slots that somebody has."""
+        return self._turns.taken
 
     def take(self, priority: Priority) -> Ticket | None:
         """Return a slot if one is free and nobody is before; None otherwise."""

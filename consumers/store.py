@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ import asyncpg
 from ..inbox import signals
 from ..outbox import publish
 from ..outbox.model import OutboxRow, columns
-from ..sagas.model import Child, Decision, Run, Step
+from ..sagas.model import Child, Decision, Fan, Run, Step
 from ..schemas.ids import Ids
 from ..schemas.states import Priority, RunState, StepKind, StepState
 from ..streams.queries import Queries
@@ -28,12 +29,14 @@ class Sql(Queries):
     store_decision: str
     take_run_key: str
     find_run_key: str
-    insert_run: str
+    waits_for: str
     take_lease: str
     renew_lease: str
     end_lease: str
     forget_workers: str
+    lease_ended: str
     stale_steps: str
+    note_timeline: str
     wake_by_index: str
     wake_due: str
 
@@ -86,7 +89,11 @@ _RUN_PLAIN = (
     "no_undo",
     "watched",
     "queued_since",
+    "moved_at",
 )
+
+
+_SHORT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Conflict(Exception):
@@ -99,13 +106,13 @@ class Loaded:
 
     Attributes:
         now: The database's clock at that moment.
-        links: Trace contexts of matched signals by step name.
+        links: Trace contexts of matched signals by name and iteration of the wait.
     """
 
     run: Run
     service: str
     now: datetime
-    links: Mapping[str, str]
+    links: Mapping[tuple[str, str], str]
 
 
 def _instant(value: str | None) -> datetime | None:
@@ -121,6 +128,7 @@ def _step(row: Mapping[str, Any]) -> Step:
         since=datetime.fromisoformat(row["since"]),
         worker=None if row["worker"] is None else UUID(row["worker"]),
         child=_child(row.get("child")),
+        fan=None if row.get("fan") is None else Fan(**row["fan"]),
         **fields,
     )
 
@@ -140,7 +148,9 @@ def loaded(row: asyncpg.Record) -> Loaded:
         steps=tuple(_step(step) for step in steps),
         **plain,
     )
-    links = {s["name"]: s["signal_traceparent"] for s in steps if s.get("signal_traceparent")}
+    links = {
+        (s["name"], s["iteration"]): s["signal_traceparent"] for s in steps if s.get("signal_traceparent")
+    }
     return Loaded(run=run, service=row["service"], now=row["now"], links=links)
 
 
@@ -161,13 +171,13 @@ async def load_run(connection: asyncpg.Connection[Any], run_id: UUID, *, lock: b
     return None if row is None else loaded(row)
 
 
+@lru_cache(maxsize=1024)  # a decision writes the same instant several times
 def _text(value: datetime | None) -> str | None:
     return None if value is None else value.isoformat()
 
 
 def _step_json(step: Step, n: int) -> dict[str, Any]:
-    asked = {} if step.asked is None else {"asked": step.asked}
-    return asked | {
+    row = {
         "name": step.name,
         "iteration": step.iteration,
         "n": n,
@@ -196,19 +206,52 @@ def _step_json(step: Step, n: int) -> dict[str, Any]:
         "spent": step.spent,
         "granted": step.granted,
     }
+    if step.asked is not None:
+        row["asked"] = step.asked
+    return row
+
+
+def _new_json(run: Run, service: str) -> dict[str, Any]:
+    """Return what a run has from its beginning and no decision changes."""
+    return {
+        "tenant": run.tenant,
+        "service": service,
+        "saga": run.saga,
+        "key": run.key,
+        "definition": run.definition,
+        "shape": run.shape,
+        "policy": run.policy,
+        "input": run.input,
+        "correlation_id": run.correlation_id,
+        "traceparent": run.traceparent,
+        "deadline_at": _text(run.deadline_at),
+        "resource": run.resource,
+        "priority": run.priority,
+        "input_version": run.input_version,
+        "watched": run.watched,
+    }
 
 
 def history_json(run: Run, decision: Decision) -> list[dict[str, Any]]:
     """Return the history rows of a decision on a run as it was."""
     first = run.history_n + 1
     return [
-        {"n": n, "event": e.event, "step": e.step, "attempt": e.attempt, "data": dict(e.data)}
+        {
+            "n": n,
+            "event": e.event,
+            "step": e.step,
+            "iteration": e.iteration,
+            "attempt": e.attempt,
+            "data": dict(e.data),
+        }
         for n, e in enumerate(decision.history, first)
     ]
 
 
 def steps_json(decision: Decision) -> list[dict[str, Any]]:
     """Return the changed step rows of a decision."""
+    if not decision.changed:
+        return []
     place = {(step.name, step.iteration): n for n, step in enumerate(decision.run.steps)}
     return [_step_json(step, place[step.name, step.iteration]) for step in decision.changed]
 
@@ -219,6 +262,7 @@ def settled_json(decision: Decision, ids: Ids) -> list[dict[str, Any]]:
         {
             "id": str(ids.new()),
             "step": s.step,
+            "iteration": s.iteration,
             "before": s.before,
             "evidence": dict(s.evidence),
             "decision": s.decision,
@@ -231,7 +275,7 @@ def settled_json(decision: Decision, ids: Ids) -> list[dict[str, Any]]:
 
 def dump(value: Any) -> str:
     """Return a value as JSON, as short as it can be."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _SHORT.encode(value)
 
 
 def is_empty(decision: Decision) -> bool:
@@ -245,6 +289,8 @@ async def store_decision(
     decision: Decision,
     rows: Sequence[OutboxRow],
     ids: Ids,
+    *,
+    begins: str | None = None,
 ) -> None:
     """Store a decision and its outgoing messages in one statement.
 
@@ -256,6 +302,7 @@ async def store_decision(
         decision: What to store.
         rows: Messages and events that leave with it.
         ids: For reconciliation rows.
+        begins: For a run that is not there yet, its service.
 
     Raises:
         Conflict: The run's version has moved, or a wait to be closed has been matched. Nothing is to be committed.
@@ -279,6 +326,7 @@ async def store_decision(
         after.active_for,
         after.active_since,
         after.no_undo,
+        None if begins is None else dump(_new_json(after, begins)),
     )
     if stored != 1:
         raise Conflict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +20,12 @@ class Sql(Queries, file="many.sql"):
     """Queries of this module."""
 
     many_by_index: str
+    many_by_session: str
     load_runs: str
-    lock_runs: str
     store_decisions: str
+    take_run_keys: str
+    insert_runs: str
+    now: str
 
 
 async def load_rows(
@@ -35,27 +39,18 @@ async def load_rows(
     return {row["id"]: row for row in await connection.fetch(Sql.load_runs, run_ids)}
 
 
-async def lock_free(connection: asyncpg.Connection[Any], run_ids: Sequence[UUID]) -> Mapping[UUID, int]:
-    """Lock the rows that nobody holds, in the order of their ids.
-
-    Returns:
-        For each of them its version.
-    """
-    return {row["id"]: row["version"] for row in await connection.fetch(Sql.lock_runs, run_ids)}
-
-
 async def store_decisions(
     connection: asyncpg.Connection[Any], many: Sequence[ToStore], ids: Ids
-) -> set[UUID]:
+) -> Mapping[UUID, datetime]:
     """Store decisions of distinct runs, without waits and locks, and their messages in one statement.
 
     Args:
-        connection: In a transaction.
+        connection: With the settings of `many_by_index`.
         many: What to store.
         ids: For reconciliation rows.
 
     Returns:
-        Which were stored; the versions of the others have moved.
+        For each that was stored the database's clock; the others have moved, or somebody holds their rows.
     """
     sent = [(one.before.id, row) for one in many for row in one.rows]
     rows: list[OutboxRow] = [row for _, row in sent]
@@ -68,7 +63,7 @@ async def store_decisions(
         [run_id for run_id, _ in sent],
         *columns(rows),
     )
-    return {row["id"] for row in stored}
+    return {row["id"]: row["now"] for row in stored}
 
 
 def _run_columns(many: Sequence[ToStore]) -> Iterable[list[object]]:
@@ -92,5 +87,11 @@ def _run_columns(many: Sequence[ToStore]) -> Iterable[list[object]]:
     return ([row[n] for row in values] for n in range(len(values[0])))
 
 
-def _lines(parts: Iterable[tuple[UUID, Sequence[Mapping[str, Any]]]]) -> str:
-    return dump([{"run_id": str(run_id), **line} for run_id, lines in parts for line in lines])
+def _lines(parts: Iterable[tuple[UUID, Sequence[dict[str, Any]]]]) -> str:
+    found: list[dict[str, Any]] = []
+    for run_id, lines in parts:
+        text = str(run_id) if lines else ""
+        for line in lines:
+            line["run_id"] = text
+        found.extend(lines)
+    return dump(found)

@@ -11,10 +11,11 @@ from uuid import UUID
 import asyncpg
 
 from ..outbox.model import OutboxRow
-from .batching import ToStore, as_read, is_plain
+from .batching import ToStore, is_plain
 from .changes import Change, Changes, FactOf, InlineClaim
-from .store import is_empty, loaded
-from .store_many import Sql, load_rows, lock_free, store_decisions
+from .known import Known, known_after
+from .store import Loaded, is_empty, loaded
+from .store_many import load_rows, store_decisions
 
 
 @dataclass(eq=False)
@@ -22,6 +23,7 @@ class Asked:
     """A change that somebody waits for.
 
     Attributes:
+        known: The run as it was stored last, when it need not be read.
         decided: What a batch decided, when it is to be stored alone.
     """
 
@@ -30,6 +32,7 @@ class Asked:
     emitted: Sequence[OutboxRow]
     inline: InlineClaim | None
     answer: asyncio.Future[Change | None]
+    known: Known | None = None
     decided: Change | None = None
 
 
@@ -50,16 +53,18 @@ async def change_many(connection: asyncpg.Connection[Any], changes: Changes, bat
     """Change distinct runs.
 
     Args:
-        connection: In a transaction of the batch's own.
+        connection: With the settings that the statements ask for.
         batch: Sorted by run.
     """
-    await connection.execute(Sql.many_by_index)
-    rows = await load_rows(connection, [asked.run_id for asked in batch])
+    at = changes.clock.monotonic()
+    known = {asked.run_id: None if asked.known is None else asked.known.here(at) for asked in batch}
+    unknown = [run_id for run_id, run in known.items() if run is None]
+    rows = await load_rows(connection, unknown) if unknown else {}
     done = Done()
     plain: list[tuple[Asked, Change, ToStore]] = []
     for asked in batch:
         try:
-            change = _decided(changes, asked, rows.get(asked.run_id))
+            change = _decided(changes, asked, known[asked.run_id], rows.get(asked.run_id))
             if change is None or is_empty(change.decision):
                 done.answers.append((asked, change))
             elif is_plain(change.decision):
@@ -71,23 +76,24 @@ async def change_many(connection: asyncpg.Connection[Any], changes: Changes, bat
         except Exception:  # it raises again where it is done alone, and is answered there
             done.left.append(asked)
     if plain:
-        stored = await _stored(connection, changes, [one for _, _, one in plain])
-        done.answers.extend((asked, change) for asked, change, _ in plain if asked.run_id in stored)
-        done.left.extend(asked for asked, _, _ in plain if asked.run_id not in stored)
+        asked_at = changes.clock.monotonic()
+        stored = await store_decisions(connection, [one for _, _, one in plain], changes.ids)
+        at = changes.clock.monotonic()
+        for asked, change, _ in plain:
+            if (now := stored.get(asked.run_id)) is None:
+                done.left.append(asked)
+            else:
+                known_now = known_after(change.before, change.decision, now, asked_at, at)
+                done.answers.append((asked, Change(change.before, change.decision, known_now)))
     return done
 
 
-def _decided(changes: Changes, asked: Asked, row: asyncpg.Record | None) -> Change | None:
-    if row is None:
-        return None
-    before = loaded(row)
+def _decided(
+    changes: Changes, asked: Asked, before: Loaded | None, row: asyncpg.Record | None
+) -> Change | None:
+    if before is None:
+        if row is None:
+            return None
+        before = loaded(row)
     decision = changes.decide(before, asked.fact, asked.inline)
     return None if decision is None else Change(before, decision)
-
-
-async def _stored(
-    connection: asyncpg.Connection[Any], changes: Changes, many: Sequence[ToStore]
-) -> set[UUID]:
-    locked = await lock_free(connection, [one.before.id for one in many])
-    free = [one for one in many if as_read(one, locked)]
-    return await store_decisions(connection, free, changes.ids) if free else set()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+
+import asyncpg
 
 from ..outbox.statements import partition_named
 from ..sagas.facts import Stale
@@ -26,6 +28,8 @@ PARK_AFTER = timedelta(hours=1)
 #: Pauses between ticks, in seconds: after a tick that fired something, and the longest one, up to which it doubles
 #: while nothing is due. A timer is late by no more.
 PAUSE_BUSY, PAUSE_IDLE = 0.01, 0.1
+#: How often to look whether the lease of a process has ended, in seconds: what it ran waits for so much longer.
+LOOK = 1.0
 
 
 def _pause(fired: int, before: float) -> float:
@@ -41,7 +45,7 @@ class Waker:
     Args:
         engine: The service's engine.
         push: How far wake_at is pushed; a message that nobody acted on is written again after it.
-        sweep_every: How often to look for steps whose worker's lease has ended.
+        sweep_every: How often to look for steps whose worker is gone, beside whenever a lease has ended.
         park_after: How long no live process may have a run's definition before a person is told.
     """
 
@@ -56,19 +60,29 @@ class Waker:
         self._park_after = park_after
         self._trouble: str | None = None
         self._stuck: str | None = None
+        self._ended: datetime | None = None
 
     async def run(self, stop: Stop) -> None:
         """Tick until asked to stop."""
         clock = self._engine.changes.clock
-        next_sweep, pause, fired = clock.monotonic(), PAUSE_IDLE, 0
+        next_sweep = next_look = clock.monotonic()
+        pause, fired = PAUSE_IDLE, 0
         while not stop.asked:
             fired = await self._fire(2 if fired >= BATCH else 1)
-            if clock.monotonic() >= next_sweep:
-                await self._guarded(self.sweep)
-                await self._guarded(self._park)
-                next_sweep = clock.monotonic() + self._sweep_every
+            if clock.monotonic() >= next_look:
+                due = clock.monotonic() >= next_sweep
+                await self._look(due)
+                next_look = clock.monotonic() + min(LOOK, self._sweep_every)
+                next_sweep = clock.monotonic() + self._sweep_every if due else next_sweep
             pause = _pause(fired, pause)
             await stop.wait(pause)
+
+    async def _look(self, due: bool) -> None:
+        """Look after processes that are gone: when one has just gone, and when it is time."""
+        if await self._guarded(self.lost) or due:
+            await self._guarded(self.sweep)
+        if due:
+            await self._guarded(self._park)
 
     async def _fire(self, ticks: int) -> int:
         """Tick so many times at once: they pass by each other's rows, and while one is flushed the other works."""
@@ -103,6 +117,13 @@ class Waker:
                 )
         return fired
 
+    async def lost(self) -> int:
+        """Whether a lease of the service's processes has ended since this was last asked."""
+        ended = await self._engine.pool.fetchval(Sql.lease_ended, self._engine.changes.service)
+        new = ended is not None and (self._ended is None or ended > self._ended)
+        self._ended = ended if new else self._ended
+        return int(new)
+
     async def sweep(self) -> int:
         """Hand steps of dead workers to the state machine; then forget workers that nothing refers to.
 
@@ -110,22 +131,35 @@ class Waker:
             Number of steps found.
         """
         changes = self._engine.changes
+        await self._note_timeline()
         stale: list[Any] = await self._engine.pool.fetch(
             Sql.stale_steps, changes.service, BATCH, changes.definitions.pins
         )
-        stuck = None
-        for row in stale:
-            fact = Stale(row["name"], row["fence"], row["lease_ended_at"], iteration=row["iteration"])
-            try:
-                await self._engine.change(row["run_id"], fact)
-            except Exception as error:
-                # One run that cannot be changed must not keep the others from being found.
-                stuck = f"run {row['run_id']} could not be swept: {type(error).__name__}: {error}"
-                logger.warning("waker: %s", stuck)
-        self._stuck = stuck
+        # One run that cannot be changed must not keep the others from being found.
+        problems = filter(None, await asyncio.gather(*map(self._take, stale)))
+        self._stuck = next(problems, None)
         if not stale:
             await self._engine.pool.execute(Sql.forget_workers, changes.service)
         return len(stale)
+
+    async def _note_timeline(self) -> None:
+        """See that the database is another one than before: a standby, or a restored backup."""
+        timeline = await self._engine.pool.fetchval(Sql.note_timeline)
+        if timeline is not None:
+            logger.warning(
+                "MP323 the database has begun timeline %d; what its last commits said may be lost", timeline
+            )
+
+    async def _take(self, row: asyncpg.Record) -> str | None:
+        """Take one step from a worker that is gone; what is wrong when that cannot be done."""
+        fact = Stale(row["name"], row["fence"], row["lease_ended_at"], iteration=row["iteration"])
+        try:
+            await self._engine.change(row["run_id"], fact)
+        except Exception as error:
+            stuck = f"run {row['run_id']} could not be swept: {type(error).__name__}: {error}"
+            logger.warning("waker: %s", stuck)
+            return stuck
+        return None
 
     async def _park(self) -> int:
         return await park(self._engine, self._park_after)

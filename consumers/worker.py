@@ -16,20 +16,24 @@ from ..schemas.states import Priority, StepKind, StepState
 from ..streams.database import Database
 from ..streams.reader_lane import getting_on
 from ..streams.tracing import span
+from .attempts import Attempt, Claimed
 from .calls import Call, Tools
 from .changes import InlineClaim
 from .claiming import Claims
 from .engine import Engine, Stopping, raise_passing
-from .finishing import Claimed, finish, finish_transactional, uncancelled
+from .finishing import finish, finish_transactional
 from .gates import Gate
 from .handing import HandedOver, Message
 from .lease import HAND_BACK, Lease
+from .listing import finish_listing
 from .slots import Slots, Ticket
 
 logger = logging.getLogger("milepost")
 
 #: How often a claim that waits for a slot or the lease looks whether a stop was asked for, in seconds.
 LOOK = 0.1
+#: One slot in so many is filled with what a process could have before all others.
+SHARE = 4
 
 
 class Worker:
@@ -106,11 +110,29 @@ class Worker:
             Stopping: A stop was asked for first.
         """
         slot = await self._slot(priority)
+        # Who hands us messages may be cancelled at any time; a claim that is under way is seen through all the same.
+        return await asyncio.shield(self._claim(message, slot))
+
+    def offer(self, message: WorkMessage, priority: Priority) -> asyncio.Task[bool] | None:
+        """Begin to claim one step if there is a slot for it now; beside other processes only if few steps run here.
+
+        Returns:
+            What says whether the claim was made, as `take` does, or raises what was in its way; None without a slot.
+        """
+        if self._tools.stopping() or not self._allowed or not self._lease.held():
+            return None
+        if self._engine.changes.definitions.get(message.saga, message.definition) is None:
+            return None  # another process may hear of it that has the definition
+        if not self._lease.alone and self._slots.taken >= max(1, self._slots.total // SHARE):
+            return None
+        slot = self._slots.take(priority)
+        return None if slot is None else self._claim(message, slot)
+
+    def _claim(self, message: WorkMessage, slot: Ticket) -> asyncio.Task[bool]:
         claiming = asyncio.create_task(self._take(message, slot))
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
-        # Who hands us messages may be cancelled at any time; a claim that is under way is seen through all the same.
-        return await asyncio.shield(claiming)
+        return claiming
 
     async def _take(self, message: WorkMessage, slot: Ticket) -> bool:
         """Claim with a slot in hand; the slot goes to the task that works, or is free again."""
@@ -164,16 +186,16 @@ class Worker:
         task = asyncio.current_task()
         self._begun.add(task)
         try:
-            with self._claims.busy(claimed.run.id):
-                following: Claimed | None = claimed
-                while following is not None:
-                    following = await self._one(following)
+            following: Claimed | None = claimed
+            while following is not None:
+                with self._claims.attempts.attempt(claimed.run.id) as attempt:
+                    following = await self._one(following, attempt)
         except Exception:
             logger.exception("a step's outcome could not be stored; it is settled at its hard timeout")
         finally:
             self._begun.discard(task)
 
-    async def _one(self, claimed: Claimed) -> Claimed | None:
+    async def _one(self, claimed: Claimed, attempt: Attempt) -> Claimed | None:
         run, step = claimed.run, claimed.step
         definition = self._engine.changes.definitions.of(run)
         assert definition is not None, "only runs of known definitions are claimed"
@@ -182,22 +204,18 @@ class Worker:
             worker=step.worker or self._lease.id,
             queue=self._queue,
             wanted=lambda: self._goes_on(run.priority) and self._lease.held(step.worker),
-            alone=lambda: self._claims.alone(run.id),
+            attempt=attempt,
             limited=self._gate.limited,
         )
-        attributes: dict[str, str | int] = {
-            "milepost.run": str(run.id),
-            "milepost.saga": run.saga,
-            "milepost.key": run.key,
-            "milepost.attempt": step.attempt,
-            "milepost.operation": operation_key(run.id, call.node.name, step.iteration, undo=call.is_undo),
-        }
-        with span(_span_name(step), traceparent=run.traceparent, attributes=attributes):
-            if step.kind is StepKind.TX and not call.is_settling:
+        with span(_span_name(step), traceparent=run.traceparent, attributes=lambda: _attributes(call)):
+            begins = not self._closing and not self._claims.attempts.late(claimed.asked_at)
+            if begins and step.kind is StepKind.TX and not call.is_settling:
                 return await finish_transactional(self._engine, self._database, call, inline, self._room)
-            fact = call.unbegun() if self._closing else await call.outside()
+            if begins and step.kind is StepKind.EACH:
+                return await finish_listing(self._engine, call, inline, self._room)
+            fact = await call.outside() if begins else call.unbegun()
             await self._gate.heard(run.id, definition, step, fact)
-            return await uncancelled(finish(self._engine, call, fact, inline))
+            return await finish(self._engine, call, fact, inline, claimed.known)
 
     def _goes_on(self, priority: Priority) -> bool:
         """Whether a slot may be kept for a run's next step: nothing of a higher priority waits for one."""
@@ -249,6 +267,17 @@ def handed_over(engine: Engine, workers: Mapping[str, Worker], lanes: Sequence[s
 
     kinds = {"worker": "work", "compensator": "compensation"}
     return HandedOver(engine, "handed over work", {kinds[lane]: take for lane in lanes}, list(workers))
+
+
+def _attributes(call: Call) -> dict[str, str | int]:
+    run, step = call.run, call.step
+    return {
+        "milepost.run": str(run.id),
+        "milepost.saga": run.saga,
+        "milepost.key": run.key,
+        "milepost.attempt": step.attempt,
+        "milepost.operation": operation_key(run.id, call.node.name, step.iteration, undo=call.is_undo),
+    }
 
 
 def _span_name(step: Step) -> str:

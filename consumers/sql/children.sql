@@ -40,11 +40,19 @@ SELECT outcome FROM milepost.run_key WHERE tenant = $1 AND saga = $2 AND key = $
 -- name: child_ended
 UPDATE milepost.child_run AS k SET state = c.state
 FROM milepost.run AS c
-WHERE k.child_id = $1 AND c.id = k.child_id AND c.finished_at IS NOT NULL AND k.state IS NULL;
+WHERE k.child_id = ANY ($1::uuid[]) AND c.id = k.child_id AND c.finished_at IS NOT NULL AND k.state IS NULL;
 
 -- name: parents
 SELECT k.run_id, k.step, k.iteration FROM milepost.child_run AS k
 JOIN milepost.step AS s ON s.run_id = k.run_id AND s.name = k.step AND s.iteration = k.iteration
     AND s.attempt = k.attempt AND s.state = 'WAITING'
-WHERE k.child_id = $1
+WHERE k.child_id = ANY ($1::uuid[])
 ORDER BY k.run_id;
+
+-- What a parent asks of its child is audited like what a person asks.
+-- name: audit_stop
+INSERT INTO milepost.audit (id, tenant, actor, kind, act, run_id, reason, before, after, evidence)
+SELECT $1::uuid, r.tenant, $3::text, 'SYSTEM', 'run.cancel', r.id, $4::text, jsonb_build_object('run', $5::text),
+       jsonb_build_object('run', $6::text), jsonb_build_object('undo', $7::boolean, 'parent', $8::uuid)
+FROM milepost.run AS r
+WHERE r.id = $2;

@@ -9,6 +9,15 @@ SET LOCAL enable_mergejoin = off;
 SET LOCAL plan_cache_mode = force_generic_plan;
 SET LOCAL jit = off;
 
+-- The same for all statements of a connection, where it is known to be the same connection each time.
+-- name: many_by_session
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET plan_cache_mode = force_generic_plan;
+SET jit = off;
+
 -- name: load_runs
 SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy, r.input_version, r.input::text AS input,
        r.state, r.code, r.cause, r.version,
@@ -18,10 +27,13 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy
                  WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
        (SELECT q.since FROM milepost.resource_queue AS q
         WHERE r.resource IS NOT NULL AND q.run_id = r.id) AS queued_since,
+       (SELECT CASE WHEN max(t.n) IS DISTINCT FROM milepost.timeline_now() THEN milepost.clock()
+                    ELSE max(t.since) FILTER (WHERE t.since > r.created_at) END FROM milepost.timeline AS t) AS moved_at,
        milepost.clock() AS now,
        (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
                                                            'signal_version', matched.version,
-                                                           'signal_traceparent', matched.traceparent, 'child', known.child)
+                                                           'signal_traceparent', matched.traceparent, 'child', known.child,
+                                                           'fan', spread.fan)
                          ORDER BY s.n)
         FROM milepost.step AS s
         LEFT JOIN LATERAL (
@@ -42,14 +54,38 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy
             WHERE s.kind = 'CHILD' AND s.wake_at IS NOT NULL AND k.run_id = s.run_id AND k.step = s.name
               AND k.iteration = s.iteration AND k.attempt = s.attempt
         ) AS known ON true
+        LEFT JOIN LATERAL (
+            SELECT jsonb_build_object('attempt', f.attempt, 'total', f.total, 'next', f.next, 'started', f.started,
+                       'succeeded', f.succeeded, 'failed', f.failed) AS fan
+            FROM milepost.fanout AS f
+            WHERE s.kind = 'EACH' AND s.wake_at IS NOT NULL AND f.run_id = s.run_id AND f.step = s.name
+              AND f.iteration = s.iteration
+        ) AS spread ON true
         WHERE s.run_id = r.id)::text AS steps
 FROM milepost.run AS r
 WHERE r.id = ANY ($1::uuid[]);
 
--- Who holds a row now is not waited for: its run leaves the batch.
--- name: lock_runs
-SELECT id, version FROM milepost.run WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
+-- name: now
+SELECT milepost.clock();
 
+-- In the order of the keys, so that two who start the same runs at once wait for each other one way round.
+-- name: take_run_keys
+INSERT INTO milepost.run_key (tenant, saga, key, run_id, input_hash)
+SELECT $1, $2, k.key, k.run_id, k.input_hash
+FROM unnest($3::text[], $4::uuid[], $5::bytea[]) AS k(key, run_id, input_hash)
+ORDER BY k.key
+ON CONFLICT (tenant, saga, key) DO NOTHING
+RETURNING run_id;
+
+-- name: insert_runs
+INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
+    correlation_id, traceparent, deadline_at, resource, priority, input_version, watched)
+SELECT g.id, $1, $2, $3, g.key, $4, $5, $6, g.input::jsonb, 'PENDING', 0, g.wake_at, $7, $8, g.deadline_at, NULL,
+       g.priority, $9, true
+FROM unnest($10::uuid[], $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::text[])
+    AS g(id, key, input, wake_at, deadline_at, priority);
+
+-- Who holds a row now is not waited for: its run leaves the batch. Rows are locked in the order of their ids.
 -- name: store_decisions
 WITH given AS (
     SELECT id, version, state, code, cause, history_n, finish_n, wake_at, finished_at, active_for, active_since,
@@ -57,6 +93,8 @@ WITH given AS (
     FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::integer[],
         $8::timestamptz[], $9::timestamptz[], $10::interval[], $11::timestamptz[], $12::boolean[]) AS g(id, version,
         state, code, cause, history_n, finish_n, wake_at, finished_at, active_for, active_since, no_undo)
+), free AS MATERIALIZED (
+    SELECT id FROM milepost.run WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 ), cas AS (
     UPDATE milepost.run AS r
     SET state = given.state, code = given.code, cause = given.cause, history_n = given.history_n,
@@ -64,8 +102,9 @@ WITH given AS (
         active_for = given.active_for, active_since = given.active_since, no_undo = given.no_undo,
         version = r.version + 1,
         updated_at = milepost.clock()
-    FROM given
-    WHERE r.id = given.id AND r.version = given.version
+    FROM free
+    JOIN given ON given.id = free.id
+    WHERE r.id = free.id AND r.version = given.version
     RETURNING r.id, r.tenant, r.saga, r.key, r.correlation_id, r.state, r.finished_at
 ), steps AS (
     INSERT INTO milepost.step AS old (run_id, name, iteration, n, kind, state, undo_of, queue, attempt, fence,
@@ -90,26 +129,27 @@ WITH given AS (
         limited_until = excluded.limited_until, spent = excluded.spent, granted = excluded.granted,
         asked = excluded.asked
 ), entries AS (
-    INSERT INTO milepost.history (run_id, n, event, step, attempt, data)
-    SELECT h.run_id, h.n, h.event, h.step, h.attempt, h.data
-    FROM jsonb_to_recordset($14::jsonb) AS h(run_id uuid, n integer, event text, step text, attempt integer,
-        data jsonb)
+    INSERT INTO milepost.history (run_id, n, event, step, iteration, attempt, data)
+    SELECT h.run_id, h.n, h.event, h.step, h.iteration, h.attempt, h.data
+    FROM jsonb_to_recordset($14::jsonb) AS h(run_id uuid, n integer, event text, step text, iteration text,
+        attempt integer, data jsonb)
     WHERE h.run_id = ANY (ARRAY(SELECT id FROM cas))
 ), settled AS (
-    INSERT INTO milepost.reconciliation (id, tenant, run_id, step, before, evidence, decision, after, actor, reason,
-        correlation_id)
-    SELECT t.id, cas.tenant, cas.id, t.step, t.before, t.evidence, t.decision, t.after, 'system', t.reason,
-           cas.correlation_id
+    INSERT INTO milepost.reconciliation (id, tenant, run_id, step, iteration, before, evidence, decision, after, actor,
+        reason, correlation_id)
+    SELECT t.id, cas.tenant, cas.id, t.step, t.iteration, t.before, t.evidence, t.decision, t.after, 'system',
+           t.reason, cas.correlation_id
     FROM cas
-    JOIN jsonb_to_recordset($15::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
-        decision text, after text, reason text) ON t.run_id = cas.id
+    JOIN jsonb_to_recordset($15::jsonb) AS t(run_id uuid, id uuid, step text, iteration text, before text,
+        evidence jsonb, decision text, after text, reason text) ON t.run_id = cas.id
 ), audited AS (
-    INSERT INTO milepost.audit (id, tenant, actor, act, run_id, step, reason, before, after, evidence)
-    SELECT t.id, cas.tenant, 'system', 'reconcile', cas.id, t.step, t.reason,
-           jsonb_build_object('state', t.before), jsonb_build_object('state', t.after), t.evidence
+    INSERT INTO milepost.audit (id, tenant, actor, kind, act, run_id, step, reason, before, after, evidence)
+    SELECT t.id, cas.tenant, 'system', 'SYSTEM', 'reconcile', cas.id, t.step, t.reason,
+           jsonb_build_object('state', t.before), jsonb_build_object('state', t.after),
+           t.evidence || jsonb_strip_nulls(jsonb_build_object('iteration', nullif(t.iteration, '')))
     FROM cas
-    JOIN jsonb_to_recordset($15::jsonb) AS t(run_id uuid, id uuid, step text, before text, evidence jsonb,
-        decision text, after text, reason text) ON t.run_id = cas.id
+    JOIN jsonb_to_recordset($15::jsonb) AS t(run_id uuid, id uuid, step text, iteration text, before text,
+        evidence jsonb, decision text, after text, reason text) ON t.run_id = cas.id
 ), outcome AS (
     UPDATE milepost.run_key AS k
     SET outcome = cas.state
@@ -122,5 +162,5 @@ WITH given AS (
         $24::text[]) AS o(run_id, id, tenant, topic, aggregatetype, aggregateid, type, payload, headers)
     WHERE o.run_id = ANY (ARRAY(SELECT id FROM cas))
 )
-SELECT id FROM cas;
+SELECT id, milepost.clock() AS now FROM cas;
 

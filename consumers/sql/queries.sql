@@ -10,10 +10,13 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy
                  WHERE r.resource IS NOT NULL AND h.tenant = r.tenant AND h.name = r.resource), false) AS holds,
        (SELECT q.since FROM milepost.resource_queue AS q
         WHERE r.resource IS NOT NULL AND q.run_id = r.id) AS queued_since,
+       (SELECT CASE WHEN max(t.n) IS DISTINCT FROM milepost.timeline_now() THEN milepost.clock()
+                    ELSE max(t.since) FILTER (WHERE t.since > r.created_at) END FROM milepost.timeline AS t) AS moved_at,
        milepost.clock() AS now,
        (SELECT jsonb_agg(to_jsonb(s) || jsonb_build_object('signal', matched.payload,
                                                            'signal_version', matched.version,
-                                                           'signal_traceparent', matched.traceparent, 'child', known.child)
+                                                           'signal_traceparent', matched.traceparent, 'child', known.child,
+                                                           'fan', spread.fan)
                          ORDER BY s.n)
         FROM milepost.step AS s
         LEFT JOIN LATERAL (
@@ -34,6 +37,13 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.definition, r.shape, r.policy
             WHERE s.kind = 'CHILD' AND s.wake_at IS NOT NULL AND k.run_id = s.run_id AND k.step = s.name
               AND k.iteration = s.iteration AND k.attempt = s.attempt
         ) AS known ON true
+        LEFT JOIN LATERAL (
+            SELECT jsonb_build_object('attempt', f.attempt, 'total', f.total, 'next', f.next, 'started', f.started,
+                       'succeeded', f.succeeded, 'failed', f.failed) AS fan
+            FROM milepost.fanout AS f
+            WHERE s.kind = 'EACH' AND s.wake_at IS NOT NULL AND f.run_id = s.run_id AND f.step = s.name
+              AND f.iteration = s.iteration
+        ) AS spread ON true
         WHERE s.run_id = r.id)::text AS steps
 FROM milepost.run AS r
 WHERE r.id = $1;
@@ -41,14 +51,29 @@ WHERE r.id = $1;
 -- name: lock_run
 SELECT 1 FROM milepost.run WHERE id = $1 FOR UPDATE;
 
--- One change of a run: nothing happens unless the version is the one that was decided on.
+-- One change of a run: nothing happens unless the version is the one that was decided on. A run that begins ($24) is
+-- inserted as it was decided.
 -- name: store_decision
-WITH cas AS (
+WITH begun AS (
+    INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, correlation_id, traceparent,
+        deadline_at, resource, priority, input_version, watched, state, code, cause, history_n, finish_n, wake_at,
+        finished_at, active_for, active_since, no_undo, version)
+    SELECT $1, n.tenant, n.service, n.saga, n.key, n.definition, n.shape, n.policy, coalesce(n.input, 'null'),
+           n.correlation_id, n.traceparent, n.deadline_at, n.resource, n.priority, n.input_version, n.watched, $3, $4,
+           $5, $6, $7, $8, $9, $21, $22, $23, 1
+    FROM jsonb_to_record($24::jsonb) AS n(tenant text, service text, saga text, key text, definition integer,
+        shape text, policy text, input jsonb, correlation_id text, traceparent text, deadline_at timestamptz,
+        resource text, priority text, input_version integer, watched boolean)
+    WHERE $24::jsonb IS NOT NULL
+    RETURNING id, tenant, saga, key, correlation_id
+), moved AS (
     UPDATE milepost.run
     SET state = $3, code = $4, cause = $5, history_n = $6, finish_n = $7, wake_at = $8, finished_at = $9,
         active_for = $21, active_since = $22, no_undo = $23, version = version + 1, updated_at = milepost.clock()
     WHERE id = $1 AND version = $2
     RETURNING id, tenant, saga, key, correlation_id
+), cas AS (
+    SELECT * FROM begun UNION ALL SELECT * FROM moved
 ), steps AS (
     INSERT INTO milepost.step AS old (run_id, name, iteration, n, kind, state, undo_of, queue, attempt, fence,
         generation, worker, wake_at, doubt, doubt_at, result, code, message, finish_no, probes, nudges, since,
@@ -72,22 +97,24 @@ WITH cas AS (
         spent = excluded.spent, granted = excluded.granted,
         asked = excluded.asked
 ), entries AS (
-    INSERT INTO milepost.history (run_id, n, event, step, attempt, data)
-    SELECT cas.id, h.n, h.event, h.step, h.attempt, h.data
-    FROM cas, jsonb_to_recordset($11::jsonb) AS h(n integer, event text, step text, attempt integer, data jsonb)
+    INSERT INTO milepost.history (run_id, n, event, step, iteration, attempt, data)
+    SELECT cas.id, h.n, h.event, h.step, h.iteration, h.attempt, h.data
+    FROM cas, jsonb_to_recordset($11::jsonb) AS h(n integer, event text, step text, iteration text,
+        attempt integer, data jsonb)
 ), settled AS (
-    INSERT INTO milepost.reconciliation (id, tenant, run_id, step, before, evidence, decision, after, actor, reason,
-        correlation_id)
-    SELECT t.id, cas.tenant, cas.id, t.step, t.before, t.evidence, t.decision, t.after, 'system', t.reason,
-           cas.correlation_id
-    FROM cas, jsonb_to_recordset($12::jsonb) AS t(id uuid, step text, before text, evidence jsonb, decision text,
-        after text, reason text)
+    INSERT INTO milepost.reconciliation (id, tenant, run_id, step, iteration, before, evidence, decision, after, actor,
+        reason, correlation_id)
+    SELECT t.id, cas.tenant, cas.id, t.step, t.iteration, t.before, t.evidence, t.decision, t.after, 'system',
+           t.reason, cas.correlation_id
+    FROM cas, jsonb_to_recordset($12::jsonb) AS t(id uuid, step text, iteration text, before text, evidence jsonb,
+        decision text, after text, reason text)
 ), audited AS (
-    INSERT INTO milepost.audit (id, tenant, actor, act, run_id, step, reason, before, after, evidence)
-    SELECT t.id, cas.tenant, 'system', 'reconcile', cas.id, t.step, t.reason,
-           jsonb_build_object('state', t.before), jsonb_build_object('state', t.after), t.evidence
-    FROM cas, jsonb_to_recordset($12::jsonb) AS t(id uuid, step text, before text, evidence jsonb, decision text,
-        after text, reason text)
+    INSERT INTO milepost.audit (id, tenant, actor, kind, act, run_id, step, reason, before, after, evidence)
+    SELECT t.id, cas.tenant, 'system', 'SYSTEM', 'reconcile', cas.id, t.step, t.reason,
+           jsonb_build_object('state', t.before), jsonb_build_object('state', t.after),
+           t.evidence || jsonb_strip_nulls(jsonb_build_object('iteration', nullif(t.iteration, '')))
+    FROM cas, jsonb_to_recordset($12::jsonb) AS t(id uuid, step text, iteration text, before text, evidence jsonb,
+        decision text, after text, reason text)
 ), outcome AS (
     UPDATE milepost.run_key AS k
     SET outcome = $3
@@ -101,11 +128,17 @@ WITH cas AS (
 )
 SELECT count(*) FROM cas;
 
+-- Nothing is written in a transaction whose snapshot is older than the locks it takes. The time is that at which the key
+-- was had, for another start of it may have been waited for.
 -- name: take_run_key
-INSERT INTO milepost.run_key (tenant, saga, key, run_id, input_hash)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (tenant, saga, key) DO NOTHING
-RETURNING run_id;
+WITH taken AS (
+    INSERT INTO milepost.run_key (tenant, saga, key, run_id, input_hash)
+    SELECT $1, $2, $3, $4, $5
+    WHERE pg_catalog.current_setting('transaction_isolation') = 'read committed'
+    ON CONFLICT (tenant, saga, key) DO NOTHING
+    RETURNING milepost.clock() AS now
+)
+SELECT pg_catalog.current_setting('transaction_isolation') AS level, (SELECT now FROM taken) AS now;
 
 -- name: find_run_key
 SELECT k.run_id, k.input_hash, k.outcome, r.input::text AS input, r.definition, r.input_version
@@ -113,25 +146,36 @@ FROM milepost.run_key AS k
 LEFT JOIN milepost.run AS r ON r.id = k.run_id
 WHERE k.tenant = $1 AND k.saga = $2 AND k.key = $3;
 
--- name: insert_run
-INSERT INTO milepost.run (id, tenant, service, saga, key, definition, shape, policy, input, state, version, wake_at,
-    correlation_id, traceparent, deadline_at, resource, priority, input_version, watched)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'PENDING', 0,
-        least(milepost.clock() + interval '1 day', $12::timestamptz, milepost.clock() + $13::interval), $10, $11, $12, $14,
-        $15, $16, $17)
-RETURNING milepost.clock() AS now, wake_at;
+-- Whether a run ($2) waits, directly or through others, for another one ($1).
+-- name: waits_for
+WITH RECURSIVE above AS (
+    SELECT $1::uuid AS id
+    UNION
+    SELECT waiting.run_id
+    FROM above
+    JOIN LATERAL (
+        SELECT k.run_id FROM milepost.child_run AS k WHERE k.child_id = above.id
+        UNION ALL
+        SELECT i.run_id FROM milepost.fanout_item AS i WHERE i.child_id = above.id
+    ) AS waiting ON true
+)
+SELECT EXISTS (SELECT FROM above WHERE id = $2);
 
 -- name: take_lease
-INSERT INTO milepost.worker (id, service, name, roles, queues, definitions, pins, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, milepost.clock() + $8::interval)
+INSERT INTO milepost.worker (id, service, name, roles, queues, definitions, pins, expires_at, seen_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, milepost.clock() + $8::interval, milepost.clock())
 ON CONFLICT (id) DO NOTHING;
 
 -- A lease that has ended is not revived: the sweep may already have taken its steps.
+-- Returns whether no other process of the service has a lease.
 -- name: renew_lease
-UPDATE milepost.worker
-SET expires_at = milepost.clock() + $2::interval
+UPDATE milepost.worker AS own
+SET expires_at = milepost.clock() + $2::interval, seen_at = milepost.clock()
 WHERE id = $1 AND expires_at > milepost.clock()
-RETURNING expires_at;
+RETURNING NOT EXISTS (
+    SELECT FROM milepost.worker AS other
+    WHERE other.service = own.service AND other.id <> own.id AND other.expires_at > milepost.clock()
+);
 
 -- name: end_lease
 UPDATE milepost.worker SET expires_at = milepost.clock() WHERE id = $1 AND expires_at > milepost.clock();
@@ -140,6 +184,10 @@ UPDATE milepost.worker SET expires_at = milepost.clock() WHERE id = $1 AND expir
 DELETE FROM milepost.worker AS w
 WHERE w.service = $1 AND w.expires_at < (SELECT milepost.clock()) - interval '1 day'
   AND NOT EXISTS (SELECT 1 FROM milepost.step AS s WHERE s.worker = w.id);
+
+-- When a process was last given up: its lease ran out, or it gave it back.
+-- name: lease_ended
+SELECT max(expires_at) FROM milepost.worker WHERE service = $1 AND expires_at <= (SELECT milepost.clock());
 
 -- name: stale_steps
 SELECT s.run_id, s.name, s.iteration, s.fence, coalesce(w.expires_at, s.started_at, s.since) AS lease_ended_at
@@ -151,6 +199,14 @@ WHERE s.worker IS NOT NULL AND r.service = $1
   AND (w.id IS NULL OR w.expires_at <= (SELECT milepost.clock()))
 ORDER BY s.run_id
 LIMIT $2;
+
+-- The cluster has a timeline that was not met before: a standby has taken over, or a backup was restored.
+-- name: note_timeline
+INSERT INTO milepost.timeline (n, since)
+SELECT now.n, milepost.clock() FROM (SELECT milepost.timeline_now() AS n) AS now
+WHERE NOT EXISTS (SELECT FROM milepost.timeline AS t WHERE t.n = now.n)
+ON CONFLICT DO NOTHING
+RETURNING n;
 
 -- Rows become due and are pushed all the time, so that statistics lag behind; what finds them must not depend on these.
 -- name: wake_by_index

@@ -1,14 +1,4 @@
--- Requests of persons: written by whoever asks, carried out and answered in one transaction by the orchestrator.
-
--- The run says whose it is; no row where there is no such run.
--- name: insert_request
-INSERT INTO milepost.request (id, tenant, service, run_id, what, step, iteration, fence, result, undo, did_not_happen, by,
-    reason, reviewed, budget, generation, hash, roles)
-SELECT $1::uuid, r.tenant, r.service, r.id, $3::text, $4::text, $5::text, $6::bigint, $7::jsonb, $8::boolean,
-       $9::boolean, $10::text, $11::text, $12::uuid, $13::jsonb, $14::bigint, $15::text, $16::text[]
-FROM milepost.run AS r
-WHERE r.id = $2::uuid
-RETURNING id;
+-- Requests of persons: written by whoever asks (recovery/requests.py), carried out and answered in one transaction by the orchestrator.
 
 -- Those that this process has the definition for; and those that anybody can answer: the run is gone, or is parked and
 -- to be looked for again.
@@ -30,7 +20,10 @@ LIMIT $3;
 -- Somebody else's is left alone. As text: SQLAlchemy teaches its connections to decode jsonb, the pool's do not.
 -- name: take_request
 SELECT q.id, q.run_id, q.what, q.step, q.iteration, q.fence, q.result::text AS result, q.undo,
-       q.did_not_happen, q.budget::text AS budget, q.by, q.reason, q.reviewed, q.generation, q.hash, q.roles,
+       q.did_not_happen, q.budget::text AS budget, q.by, q.reason, q.reviewed, q.generation, q.hash, q.roles, q.kind,
+       q.run_version, q.confirmed_by,
+       (SELECT p.seen FROM milepost.proposal AS p
+        WHERE p.id = q.proposal AND p.step IS NOT NULL AND q.run_version IS NULL) AS rests_on,
        EXISTS (SELECT FROM milepost.run AS r WHERE r.id = q.run_id) AS has_run,
        (SELECT a.by FROM milepost.request AS a
         WHERE q.what = 'approve' AND a.run_id = q.run_id AND a.state = 'ACCEPTED'
@@ -41,7 +34,7 @@ FROM milepost.request AS q
 WHERE q.id = $1 AND q.state = 'OPEN'
 FOR UPDATE SKIP LOCKED;
 
--- An act that was carried out is an entry of the audit too, under the request's id.
+-- What became of it is an entry of the audit, under the request's id.
 -- name: answer_request
 WITH answered AS (
     UPDATE milepost.request AS q
@@ -49,16 +42,32 @@ WITH answered AS (
     WHERE q.id = $1 AND q.state = 'OPEN'
     RETURNING q.*
 ), audited AS (
-    INSERT INTO milepost.audit (id, at, tenant, actor, act, run_id, step, reason, before, after, evidence)
-    SELECT a.id, a.answered_at, a.tenant, a.by, 'run.' || a.what, a.run_id, a.step, a.reason, $4::jsonb, $5::jsonb,
+    INSERT INTO milepost.audit (id, at, tenant, actor, kind, act, outcome, run_id, step, reason, before, after, evidence)
+    SELECT a.id, a.answered_at, a.tenant, a.by, a.kind, 'run.' || a.what,
+           CASE a.state WHEN 'ACCEPTED' THEN 'DONE' ELSE 'REFUSED' END, a.run_id, a.step, a.reason, $4::jsonb, $5::jsonb,
            jsonb_strip_nulls(jsonb_build_object('iteration', nullif(a.iteration, ''), 'undo', a.undo,
                                                 'did_not_happen', nullif(a.did_not_happen, false),
                                                 'budget', a.budget, 'generation', a.generation, 'hash', a.hash,
-                                                'roles', nullif(a.roles, '{}')))
+                                                'roles', nullif(a.roles, '{}'), 'proposal', a.proposal,
+                                                'confirmed_by', a.confirmed_by,
+                                                'confirm_reason', a.confirm_reason,
+                                                'refused', CASE a.state WHEN 'REFUSED' THEN a.answer END))
     FROM answered AS a
-    WHERE a.state = 'ACCEPTED'
 )
 SELECT count(*) FROM answered;
+
+-- It would be accepted, and waits for a second person.
+-- name: hold_request
+WITH held AS (
+    UPDATE milepost.request AS q
+    SET state = 'HELD', held_at = milepost.clock()
+    WHERE q.id = $1 AND q.state = 'OPEN' AND q.confirmed_by IS NULL
+    RETURNING q.*
+)
+INSERT INTO milepost.audit (id, tenant, actor, kind, act, outcome, run_id, step, reason, evidence)
+SELECT $2, h.tenant, h.by, h.kind, 'run.' || h.what, 'HELD', h.run_id, h.step, h.reason,
+       jsonb_build_object('request', h.id, 'risk', $3::text)
+FROM held AS h;
 
 -- name: insert_approvals
 INSERT INTO milepost.approval (id, tenant, run_id, step, iteration, generation, hash, by, roles, decision, reason)

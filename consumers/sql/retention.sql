@@ -13,8 +13,9 @@ ON CONFLICT (kind) DO UPDATE
 RETURNING milepost.clock() - $2::interval AS bound,
     least(milepost.clock() - $2::interval, (SELECT purged_below FROM before)) AS announced;
 
--- name: lock_timeout
-SELECT pg_catalog.set_config('lock_timeout', '1s', false);
+-- What goes is found by blocks or along an index, whatever statistics say: of items one run may have nearly all.
+-- name: for_walks
+SELECT pg_catalog.set_config('lock_timeout', '1s', false), pg_catalog.set_config('enable_seqscan', 'off', false);
 
 -- name: blocks
 SELECT pg_catalog.pg_relation_size($1::text::regclass) / pg_catalog.current_setting('block_size')::bigint;
@@ -86,11 +87,19 @@ RETURNING location;
 
 -- Only what is final has finished_at. Along the index of created_at, since no run ends before it begins. run_key stays.
 -- Arrays, so that the plan does not depend on how many rows the planner thinks there are.
+-- A run goes with the items of its lists, so few go at once where these are many.
 -- name: purge_runs
-WITH gone AS MATERIALIZED (
-    SELECT r.id FROM milepost.run AS r
+WITH due AS MATERIALIZED (
+    SELECT r.id, r.created_at FROM milepost.run AS r
     WHERE r.created_at < $1 AND r.finished_at < $1
     ORDER BY r.created_at LIMIT $2 FOR UPDATE SKIP LOCKED
+), gone AS MATERIALIZED (
+    SELECT counted.id
+    FROM (SELECT due.id, sum(lists.items) OVER (ORDER BY due.created_at, due.id) - lists.items AS before
+          FROM due
+          CROSS JOIN LATERAL (SELECT coalesce(sum(f.total), 0) AS items FROM milepost.fanout AS f
+                              WHERE f.run_id = due.id) AS lists) AS counted
+    WHERE counted.before < 10000
 ), waits AS (
     DELETE FROM milepost.wait WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), steps AS (
@@ -101,6 +110,10 @@ WITH gone AS MATERIALIZED (
     DELETE FROM milepost.approval WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), children AS (
     DELETE FROM milepost.child_run WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), lists AS (
+    DELETE FROM milepost.fanout WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), items AS (
+    DELETE FROM milepost.fanout_item WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), looks AS (
     DELETE FROM milepost.resume_check WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 )

@@ -30,13 +30,30 @@ WITH strange AS (
 )
 SELECT count(*) FROM handed;
 
+-- Of the replies to one operation only one lies there: that it was done says more than any other. $5 is the service, $6
+-- what this process can decide about.
+-- name: hand_over_reply
+INSERT INTO milepost.handover AS h (run_id, kind, step, iteration, service, pin, payload)
+SELECT r.id, 'reply', s.name, s.iteration, r.service,
+       r.saga || '/' || r.definition || '#' || r.shape || '@' || r.input_version, $7::jsonb
+FROM milepost.run AS r
+JOIN milepost.step AS s ON s.run_id = r.id AND s.iteration = $3
+    AND CASE WHEN $4 = 'undo' THEN s.undo_of ELSE s.name END = $2
+WHERE r.id = $1 AND r.service = $5 AND r.wake_at IS NOT NULL AND s.wake_at IS NOT NULL
+  AND r.saga || '/' || r.definition || '#' || r.shape || '@' || r.input_version <> ALL ($6::text[])
+ON CONFLICT (run_id, kind, step, iteration) DO UPDATE
+    SET n = h.n + 1,
+        payload = CASE WHEN h.payload ->> 'outcome' = 'done' THEN h.payload ELSE excluded.payload END
+RETURNING true;
+
 -- $2 is what this process can decide about, $3 the kinds of message and $4 the queues that it is there for.
 -- name: handed
-SELECT h.run_id, h.kind, h.step, h.iteration, h.generation, h.queue, h.pin, h.n,
+SELECT h.run_id, h.kind, h.step, h.iteration, h.generation, h.queue, h.pin, h.n, h.payload::text AS payload,
        coalesce((SELECT r.priority FROM milepost.run AS r WHERE r.id = h.run_id), 'NORMAL') AS priority
 FROM milepost.handover AS h
 WHERE h.service = $1 AND h.pin = ANY ($2::text[]) AND h.kind = ANY ($3::text[])
-  AND (h.kind IN ('timer', 'resume') OR h.queue = ANY ($4::text[]))
+  AND (h.kind IN ('timer', 'resume', 'reply') OR h.queue = ANY ($4::text[]))
+  AND h.look_at <= (SELECT milepost.clock())
 ORDER BY h.since
 LIMIT $5;
 
@@ -57,6 +74,14 @@ WITH done AS (
     SELECT id, history_n, 'run.unparked', '{"reason": "a process has its definition"}' FROM going
 )
 SELECT count(*) FROM going;
+
+-- What could not be acted on: half a second at first, doubled each time, ten minutes at most.
+-- name: put_off_handed
+UPDATE milepost.handover AS h
+SET tries = h.tries + 1,
+    look_at = milepost.clock() + least(interval '0.5 s' * 2 ^ least(h.tries, 20), interval '10 min')
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS d(run_id, kind, step, iteration)
+WHERE h.run_id = d.run_id AND h.kind = d.kind AND h.step = d.step AND h.iteration = d.iteration;
 
 -- A message that has been waiting for longer than $2, and no live process of the service could have taken it: a person is
 -- told. Nothing of the run is decided, for nobody here knows its definition.
