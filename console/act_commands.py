@@ -1,53 +1,29 @@
-"""The command lines of what a person decides: `milepost runs retry …` and `milepost worklist`."""
+"""The command lines of what a person decides about a run: `milepost runs retry …`."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from .act_options import WAIT, DidNotHappen, NoWait, Reason, Reviewed, Run, Step, Wait, carry_out
+from .filtered import Many, filtered
 from .options import given
 from .run_commands import commands
 
-if TYPE_CHECKING:
-    from .acts import Wish
-
-Run = Annotated[str, typer.Argument(metavar="RUN", help="order/o-1, or the beginning of the run's id.")]
-Step = Annotated[
-    str,
-    typer.Argument(metavar="STEP", help="Its name, as `runs show` writes it; undos have names of their own."),
-]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit.", show_default=False)]
-Wait = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long for what becomes of it.", min=0)]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Only ask for it.")]
-DidNotHappen = Annotated[
-    bool,
-    typer.Option(
-        "--did-not-happen", help="Of a step in doubt: it took no effect, as you have seen on the other side."
-    ),
-]
-Reviewed = Annotated[
-    bool,
-    typer.Option("--reviewed", help="You have read what stood in the way last (REVIEW_REQUIRED), and go on."),
-]
-#: Seconds.
-WAIT = 10.0
-
-
-def _act(context: typer.Context, run: str, wish: Wish, wait: float, no_wait: bool) -> None:
-    from .acts import act
-
-    asyncio.run(act(given(context), run, wish, wait=0.0 if no_wait else wait))
+__all__ = ["commands"]
 
 
 @commands.command("retry")
+@filtered
 def retry_command(
     context: typer.Context,
-    run: Run,
-    step: Step,
+    run: Run = None,
+    step: Step = None,
     *,
+    many: Many,
     did_not_happen: DidNotHappen = False,
     reviewed: Reviewed = False,
     budget: Annotated[
@@ -71,15 +47,17 @@ def retry_command(
         reviewed=reviewed,
         budget=granted,
     )
-    _act(context, run, wish, wait, no_wait)
+    carry_out(context, run, wish, wait=0.0 if no_wait else wait, many=many, names_step=True)
 
 
 @commands.command("skip")
+@filtered
 def skip_command(
     context: typer.Context,
-    run: Run,
-    step: Step,
+    run: Run = None,
+    step: Step = None,
     *,
+    many: Many,
     did_not_happen: DidNotHappen = False,
     reviewed: Reviewed = False,
     reason: Reason,
@@ -89,21 +67,24 @@ def skip_command(
     """Go on without a step, or leave an undo undone."""
     from .acts import Wish
 
-    _act(
+    carry_out(
         context,
         run,
         Wish(what="skip", reason=reason, step=step, did_not_happen=did_not_happen, reviewed=reviewed),
-        wait,
-        no_wait,
+        wait=0.0 if no_wait else wait,
+        many=many,
+        names_step=True,
     )
 
 
 @commands.command("mark-succeeded")
+@filtered
 def mark_succeeded_command(
     context: typer.Context,
-    run: Run,
-    step: Step,
+    run: Run = None,
+    step: Step = None,
     *,
+    many: Many,
     result: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="JSON of the step's result; not needed where it has none."),
@@ -119,14 +100,16 @@ def mark_succeeded_command(
     wish = Wish(
         what="mark_succeeded", reason=reason, step=step, result=read_result(result), reviewed=reviewed
     )
-    _act(context, run, wish, wait, no_wait)
+    carry_out(context, run, wish, wait=0.0 if no_wait else wait, many=many, names_step=True)
 
 
 @commands.command("compensate")
+@filtered
 def compensate_command(
     context: typer.Context,
-    run: Run,
+    run: Run = None,
     *,
+    many: Many,
     did_not_happen: DidNotHappen = False,
     reason: Reason,
     wait: Wait = WAIT,
@@ -135,14 +118,17 @@ def compensate_command(
     """Stop a run that waits for a person, and undo what was done."""
     from .acts import Wish
 
-    _act(context, run, Wish(what="compensate", reason=reason, did_not_happen=did_not_happen), wait, no_wait)
+    wish = Wish(what="compensate", reason=reason, did_not_happen=did_not_happen)
+    carry_out(context, run, wish, wait=0.0 if no_wait else wait, many=many)
 
 
 @commands.command("resume")
+@filtered
 def resume_command(
     context: typer.Context,
-    run: Run,
+    run: Run = None,
     *,
+    many: Many,
     reviewed: Reviewed = False,
     reason: Reason,
     wait: Wait = WAIT,
@@ -151,14 +137,17 @@ def resume_command(
     """Let a run go on that stands still with nothing in its way."""
     from .acts import Wish
 
-    _act(context, run, Wish(what="resume", reason=reason, reviewed=reviewed), wait, no_wait)
+    wish = Wish(what="resume", reason=reason, reviewed=reviewed)
+    carry_out(context, run, wish, wait=0.0 if no_wait else wait, many=many)
 
 
 @commands.command("cancel")
+@filtered
 def cancel_command(
     context: typer.Context,
-    run: Run,
+    run: Run = None,
     *,
+    many: Many,
     undo: Annotated[
         bool,
         typer.Option(
@@ -173,12 +162,12 @@ def cancel_command(
     """Stop a run at its next safe boundary; the answer says what was done already."""
     from .acts import Wish
 
-    _act(
+    carry_out(
         context,
         run,
         Wish(what="cancel", reason=reason, undo=undo, did_not_happen=did_not_happen),
-        wait,
-        no_wait,
+        wait=0.0 if no_wait else wait,
+        many=many,
     )
 
 
@@ -199,79 +188,3 @@ def migrate_command(
     from .moving import migrate_runs
 
     asyncio.run(migrate_runs(given(context), saga, to, dry_run=dry_run, reason=reason))
-
-
-Role = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--role", metavar="ROLE", help="A role of whoever acts, may be repeated; else MILEPOST_ROLES."
-    ),
-]
-
-
-def approve_command(
-    context: typer.Context,
-    run: Run,
-    step: Step,
-    *,
-    role: Role = None,
-    reason: Reason,
-    wait: Wait = WAIT,
-    no_wait: NoWait = False,
-) -> None:
-    """Approve what a step or an undo waits for, as it stands there now."""
-    _answer(context, run, step, what="approve", reason=reason, roles=role, wait=0.0 if no_wait else wait)
-
-
-def reject_command(
-    context: typer.Context,
-    run: Run,
-    step: Step,
-    *,
-    role: Role = None,
-    reason: Reason,
-    wait: Wait = WAIT,
-    no_wait: NoWait = False,
-) -> None:
-    """Reject what a step or an undo waits for; a rejected undo stays in front of a person."""
-    _answer(context, run, step, what="reject", reason=reason, roles=role, wait=0.0 if no_wait else wait)
-
-
-def _answer(
-    context: typer.Context,
-    run: str,
-    step: str,
-    *,
-    what: Literal["approve", "reject"],
-    reason: str,
-    roles: list[str] | None,
-    wait: float,
-) -> None:
-    from .acts import Wish, act
-
-    asked = Wish(what=what, reason=reason, step=step, roles=given(context).roles(roles or []))
-    asyncio.run(act(given(context), run, asked, wait=wait))
-
-
-def worklist_command(
-    context: typer.Context,
-    *,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND", help="Only step, tx, wait, undo, approval, run or version; may be repeated."
-        ),
-    ] = None,
-    mine: Annotated[
-        bool, typer.Option("--mine", help="Without approvals that you gave or whose roles you do not have.")
-    ] = False,
-    role: Role = None,
-    limit: Annotated[
-        int, typer.Option(metavar="N", help="At most so many, the oldest first.", min=1, max=100_000)
-    ] = 100,
-) -> None:
-    """List what waits for a person, the oldest first, and what may be done with it."""
-    from .worklist import read_kinds, show_worklist
-
-    roles = given(context).roles(role or []) if mine else None
-    asyncio.run(show_worklist(given(context), read_kinds(kind or []), limit=limit, mine=roles))

@@ -11,18 +11,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import asyncpg
 import typer
 
-from ..consumers.requests import Request, ask
+from ..recovery.acting import Answer, Outcome, answer_of, ask_for
+from ..recovery.requests import Request
 from ..sagas.facts import ActName
 from ..schemas.errors import StateError, UsageError
-from ..schemas.ids import SystemIds
-from ..streams.drivers import on_asyncpg
 from ..streams.queries import Queries
+from .bulk import act_on_many
+from .filtered import Many
 from .model import RunDetail, run_reference
 from .options import Globals
 from .problems import FINDINGS
@@ -31,14 +32,12 @@ from .unpark import require_reason
 
 #: How often to look for the answer, in seconds.
 _LOOK = 0.1
-_IDS = SystemIds()
 
 
 class Sql(Queries, file="acts.sql"):
     """Queries of these commands."""
 
     steps_of: str
-    request_state: str
     worklist: str
     old_requests: str
     requests_of: str
@@ -129,8 +128,8 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
     Raises:
         UsageError: MP601 without a reason, MP605, MP606 for the run's name, MP614 for who and why.
         StateError: MP604 there is no such run, MP617 it has no such step, MP615 the act was refused, MP638
-            nothing is to be reviewed.
-        typer.Exit: 1 when nobody has answered in time; the request stays open.
+            nothing is to be reviewed, MP660 whoever acts may not do that.
+        typer.Exit: 1 when nobody has answered in time, or a second person has to confirm it; the request stays.
     """
     require_reason(wish.reason)
     named = run_reference(reference)
@@ -160,10 +159,38 @@ async def act(given: Globals, reference: str, wish: Wish, *, wait: float) -> Non
         **_seen(row, wish),
     )
     async with changing(given.database_url()) as connection:
-        async with connection.transaction(isolation="read_committed"):
-            asked = await ask(on_asyncpg(connection), request, _IDS, wish.command)
-        answer = await _answer(connection, asked, wait)
-    _tell(given, Asked(run, wish, asked, wait), answer)
+        asked = await ask_for(connection, given.actor(), request, call=wish.command)
+        if asked.request is None:
+            _not_let(given, run, wish, asked)
+        answer = await wait_for_answer(connection, asked.request, wait)
+    _tell(given, Asked(run, wish, asked.request, wait), answer)
+
+
+async def act_by_filter(given: Globals, wish: Wish, many: Many, *, wait: float) -> None:
+    """Do an act on all that a filter chooses, and tell what became of each.
+
+    Raises:
+        UsageError: MP601 for what is said of one run alone; and as `act_on_many`.
+        typer.Exit: 1 when some were refused or wait.
+    """
+    if wish.reviewed or wish.budget is not None or wish.step is not None:
+        raise UsageError("MP601", f"{wish.command}: --reviewed and --budget are for one run at a time.")
+    arguments = {
+        "undo": wish.undo,
+        "did_not_happen": wish.did_not_happen or None,
+        "result": wish.result,
+        "roles": sorted(wish.roles) or None,
+    }
+    given_ones = {name: value for name, value in arguments.items() if value is not None}
+    await act_on_many(given, wish.what, many, reason=wish.reason, arguments=given_ones, wait=wait)
+
+
+def _not_let(given: Globals, run: RunDetail, wish: Wish, asked: Outcome) -> NoReturn:
+    """Say that whoever acts may not do that; the audit has it."""
+    item = {"run": run.run, "id": run.id, "step": wish.step, "act": wish.word, "outcome": "refused"}
+    given.out.item(**item, answer=asked.text, after=None, request=None, audit=asked.audit)
+    assert asked.code is not None
+    raise StateError(asked.code, f"{run.run}: {wish.word} refused: {asked.text}.")
 
 
 def _seen(row: Any, wish: Wish) -> dict[str, Any]:
@@ -188,23 +215,23 @@ def find_step(run: str, rows: Sequence[Any], label: str) -> Any:
     raise StateError("MP617", f"{run}: it has no step {label} (yet). It has: {known or 'none'}.")
 
 
-async def _answer(connection: asyncpg.Connection[Any], asked: UUID, wait: float) -> asyncpg.Record | None:
-    """Wait for the answer; None while there is none."""
+async def wait_for_answer(connection: asyncpg.Connection[Any], asked: UUID, wait: float) -> Answer | None:
+    """Wait for the answer, or until a second person is waited for; None while there is neither."""
     until = time.monotonic() + wait
     while wait:
-        row: asyncpg.Record | None = await connection.fetchrow(Sql.request_state, asked)
-        if row is not None and row["state"] != "OPEN":
-            return row
+        found = await answer_of(connection, asked)
+        if found is not None and found.state != "OPEN":
+            return found
         if time.monotonic() >= until:
             break
         await asyncio.sleep(_LOOK)
     return None
 
 
-def _tell(given: Globals, asked: Asked, answer: asyncpg.Record | None) -> None:
+def _tell(given: Globals, asked: Asked, answer: Answer | None) -> None:
     run, wish = asked.run, asked.wish
-    outcome = ("open" if asked.wait else "asked") if answer is None else answer["state"].lower()
-    after = None if answer is None or answer["after"] is None else json.loads(answer["after"])
+    outcome = ("open" if asked.wait else "asked") if answer is None else answer.state.lower()
+    after = None if answer is None else answer.after
     counts = {name: after[name] for name in ("approved", "needed") if name in after} if after else {}
     given.out.item(
         run=run.run,
@@ -212,20 +239,26 @@ def _tell(given: Globals, asked: Asked, answer: asyncpg.Record | None) -> None:
         step=wish.step,
         act=wish.word,
         outcome=outcome,
-        answer=None if answer is None else answer["answer"],
+        answer=None if answer is None else answer.text,
         after=after,
         request=asked.request,
-        audit=None if answer is None else answer["audit"],
+        audit=None if answer is None else answer.audit,
         **counts,
     )
     place = f"{run.run} {wish.step}" if wish.step else run.run
     if answer is None:
         _open(given, f"{place}: {wish.word} asked for", asked)
-    elif answer["state"] == "REFUSED":
-        raise StateError("MP615", f"{place}: {wish.word} refused: {answer['answer'].rstrip('.')}.")
+    elif answer.state == "HELD":
+        given.out.say(
+            f"{place}: {wish.word} asked for; it is CRITICAL, so a second person has to confirm it: "
+            f"milepost confirm {answer.id} --reason …"
+        )
+        raise typer.Exit(FINDINGS)
+    elif answer.state == "REFUSED":
+        raise StateError("MP615", f"{place}: {wish.word} refused: {(answer.text or '').rstrip('.')}.")
     else:
         head = "" if wish.what in {"approve", "reject"} else f"{wish.word} accepted: "
-        given.out.say(f"{place}: {head}{answer['answer']}")
+        given.out.say(f"{place}: {head}{answer.text}")
 
 
 def _open(given: Globals, head: str, asked: Asked) -> None:

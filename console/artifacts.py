@@ -14,6 +14,8 @@ from rich.text import Text
 
 from ..consumers.artifact_store import ArtifactStore, Stored, require_store
 from ..consumers.artifacts import checked
+from ..recovery.acting import Attempt, attempting
+from ..recovery.permissions import Act
 from ..schemas.artifacts import Artifact, ArtifactChanged, ArtifactMissing
 from ..schemas.settings import Settings
 from ..streams.queries import Queries
@@ -197,9 +199,14 @@ async def list_orphans(given: Globals, *, older: timedelta, delete: bool, reason
             )
             raise typer.Exit(FINDINGS)
         given.confirm(f"Remove {len(found)} objects ({in_bytes(size)}) from {store.url}?")
-        for o in found:
-            await store.delete(o.location)
-        await connection.execute(Sql.audit_removal, given.by(), reason, len(found), size)
+        actor, evidence = given.actor(), {"objects": len(found), "bytes": size}
+        attempt = Attempt(
+            act=Act.REMOVE_ARTIFACTS, name="artifacts.remove_orphans", reason=reason, evidence=evidence
+        )
+        async with attempting(connection, actor, attempt):
+            for o in found:
+                await store.delete(o.location)
+            await connection.execute(Sql.audit_removal, actor.name, reason, len(found), size)
     given.out.note(f"{len(found)} objects removed")
 
 

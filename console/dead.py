@@ -163,6 +163,8 @@ def _bodies(row: Row, headers: Sequence[tuple[str, bytes | None]]) -> dict[str, 
         "key_bytes": _both(row["key"])["base64"],
         "value": _both(row["value"]),
         "behind": list(row["behind"]),
+        "edited_from": row["edit_of_n"],
+        "edited_as": row["edited_as_n"],
     }
 
 
@@ -189,6 +191,7 @@ def _show(
         ("event", f"{row['event_id']}{' of tenant ' + row['tenant'] if row['tenant'] else ''}"),
         ("behind it", _behind(row)),
         ("asked", f"by {row['asked_by']} at {rfc3339(row['asked_at'])}" if row["asked_at"] else ""),
+        ("edited", _edited(row)),
         ("done", f"by {row['resolved_by']} at {rfc3339(row['resolved_at'])}" if row["resolved_at"] else ""),
     ]
     for name, text in facts:
@@ -221,6 +224,15 @@ def _origin(row: Row) -> str:
     if row["partition"] is None:
         return f"outbox row {row['seq']} for topic {row['topic']}{at}"
     return f"topic {row['topic']}, partition {row['partition']}, offset {row['offset']}{at}"
+
+
+def _edited(row: Row) -> str:
+    words = []
+    if row["edit_of"] is not None:
+        words.append(f"from letter {row['edit_of_n'] or row['edit_of']}")
+    if row["edited_as"] is not None:
+        words.append(f"as letter {row['edited_as_n'] or row['edited_as']}")
+    return ", ".join(words)
 
 
 def _behind(row: Row) -> str:

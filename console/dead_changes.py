@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import asyncpg
 import typer
 
-from ..inbox import asking
-from ..outbox.unpark import ask_relay, ignore_parked
+from ..recovery.bulk import FASTEST, items_of
+from ..recovery.bulk_beginning import begin
+from ..recovery.bulk_carrying import carry, due_in, settle
+from ..recovery.bulk_choosing import Item, Preview
+from ..recovery.letters import LetterAct, act_on
 from ..schemas.errors import StateError, UsageError
 from ..schemas.ids import SystemIds
 from .dead_store import Filter, Row, Sql, no_letter, short
@@ -21,8 +24,6 @@ from .options import Globals
 from .problems import FINDINGS
 from .store import changing
 from .unpark import require_reason
-
-Act = Literal["redrive", "ignore"]
 
 #: How often to look what became of redriven letters, in seconds.
 _LOOK = 0.2
@@ -50,7 +51,7 @@ class Outcome:
 
 
 async def change(
-    given: Globals, act: Act, ids: Sequence[int], wanted: Filter, *, reason: str, wait: float
+    given: Globals, act: LetterAct, ids: Sequence[int], wanted: Filter, *, reason: str, wait: float
 ) -> None:
     """Redrive or ignore letters, and print one outcome for each.
 
@@ -66,17 +67,24 @@ async def change(
     if bool(ids) != wanted.empty:
         raise UsageError(
             "MP601",
-            "name letters by their ids, or choose them by --topic, --code, --key, --consumer, --status, --since.",
+            "name letters by their ids, or choose them by --topic, --code, --key, --consumer, --status, --since or "
+            "--cause.",
         )
     require_reason(reason)
     async with changing(given.database_url()) as connection:
-        rows = await _named(connection, ids) if ids else await _chosen(given, connection, act, wanted)
-        outcomes = [await _ask(given, connection, act, row, reason, alone=len(ids) == 1) for row in rows]
+        if ids:
+            rows = await _named(connection, ids)
+            outcomes = [await _ask(given, connection, act, row, reason, alone=len(ids) == 1) for row in rows]
+        else:
+            rows = await _chosen(given, connection, act, wanted)
+            outcomes = (
+                await _ask_all(given, connection, act, rows, reason, chosen=wanted.as_json()) if rows else []
+            )
         asked = [outcome.n for outcome in outcomes if outcome.word == "ASKED"]
         for outcome in outcomes:
             if outcome.word != "ASKED" or not wait:
                 _tell(given, outcome)
-        found = await _wait(given, connection, asked, wait) if asked and wait else []
+        found = await follow(given, connection, asked, wait) if asked and wait else []
     words = [
         outcome.word for outcome in (*(o for o in outcomes if o.n not in set(asked) or not wait), *found)
     ]
@@ -112,7 +120,7 @@ async def _named(connection: asyncpg.Connection[Any], ids: Sequence[int]) -> lis
 
 
 async def _chosen(
-    given: Globals, connection: asyncpg.Connection[Any], act: Act, wanted: Filter
+    given: Globals, connection: asyncpg.Connection[Any], act: LetterAct, wanted: Filter
 ) -> list[asyncpg.Record]:
     rows: list[asyncpg.Record] = await connection.fetch(Sql.letters, *wanted.arguments())
     if not rows:
@@ -128,26 +136,42 @@ async def _chosen(
 
 
 async def _ask(
-    given: Globals, connection: asyncpg.Connection[Any], act: Act, row: Row, reason: str, *, alone: bool
+    given: Globals, connection: asyncpg.Connection[Any], act: LetterAct, row: Row, reason: str, *, alone: bool
 ) -> Outcome:
-    n, by = row["n"], given.by()
-    answer: Any
-    try:
-        if row["stage"] == "RELAY":
-            of_relay = ask_relay if act == "redrive" else ignore_parked
-            answer = await of_relay(connection, row["id"], by=by, reason=reason, ids=_IDS)
-        else:
-            of_consumer = asking.redrive if act == "redrive" else asking.ignore
-            answer = await of_consumer(connection, n, by=by, reason=reason, ids=_IDS)
-    except StateError as error:
-        if alone:
-            raise
-        word = "BEHIND" if error.code in {"MP442", "MP421"} else "REFUSED"
-        return Outcome(n, word, error.text, error.code)
-    return Outcome(n, answer.outcome, answer.text if answer.outcome == "NOOP" else "")
+    found = await act_on(connection, given.actor(), act, row["n"], reason=reason, ids=_IDS)
+    if alone and found.code is not None:
+        raise StateError(found.code, found.text)
+    return Outcome(found.n, found.word, found.text, found.code)
 
 
-async def _wait(
+async def _ask_all(
+    given: Globals,
+    connection: asyncpg.Connection[Any],
+    act: LetterAct,
+    rows: Sequence[Row],
+    reason: str,
+    *,
+    chosen: Mapping[str, Any],
+) -> list[Outcome]:
+    """Begin an act on many, and carry it out as far as asking goes; should this be killed, `milepost serve` goes on."""
+    items = [
+        Item(subject=f"letter {row['n']}", tenant=row["tenant"], letter=row["n"], code=row["code"])
+        for row in rows
+    ]
+    preview = Preview(act, chosen, items, 0, False)
+    bulk = await begin(connection, given.actor(), preview, reason=reason, rate=FASTEST)
+    given.out.note(f"bulk {bulk}")
+    while (pause := await due_in(connection, bulk)) is not None:
+        if not await carry(connection, bulk):
+            await asyncio.sleep(min(pause, _LOOK))
+    await settle(connection, bulk)
+    found = await items_of(connection, bulk, limit=len(rows))
+    return [
+        Outcome(row["letter"], row["outcome"] or "ASKED", row["text"] or "", row["code"]) for row in found
+    ]
+
+
+async def follow(
     given: Globals, connection: asyncpg.Connection[Any], asked: Sequence[int], wait: float
 ) -> list[Outcome]:
     """Tell what becomes of redriven letters as it becomes known, and of the others when the time is over."""

@@ -11,7 +11,7 @@ import typer
 from .options import given, print_help
 
 commands = typer.Typer(
-    help="Dead letters: list, show, redrive, ignore.",
+    help="Dead letters: list, groups, show, edit, redrive, ignore.",
     pretty_exceptions_enable=False,
 )
 
@@ -37,6 +37,9 @@ Since = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="Failed since: 30m, 2h, 7d, or a time such as 2026-12-02T18:00:00Z."),
 ]
+Cause = Annotated[
+    str | None, typer.Option(metavar="CAUSE", help="Only of this cause, as `dead groups` names it.")
+]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit.", show_default=False)]
 
 
@@ -57,6 +60,7 @@ def list_command(
     key: Key = None,
     consumer: Consumer = None,
     since: Since = None,
+    cause: Cause = None,
     group: Annotated[
         bool, typer.Option("--group", help="Letters in a row with the same code as one line.")
     ] = False,
@@ -67,9 +71,84 @@ def list_command(
     from .dead_store import choice
 
     wanted = choice(
-        status or [], topic=topic, code=code, key=key, consumer=consumer, since=since, limit=limit
+        status or [],
+        topic=topic,
+        code=code,
+        key=key,
+        consumer=consumer,
+        since=since,
+        limit=limit,
+        cause=cause,
     )
     asyncio.run(list_letters(given(context), wanted, group=group))
+
+
+@commands.command("groups")
+def groups_command(
+    context: typer.Context,
+    *,
+    status: Status = None,
+    topic: Topic = None,
+    code: Code = None,
+    key: Key = None,
+    consumer: Consumer = None,
+    since: Since = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many causes.", min=1, max=200)] = 50,
+) -> None:
+    """List what dead letters have in common: code and message, without what differs from event to event.
+
+    CAUSE is the name of a group; redrive and ignore take it with --cause.
+    """
+    from .dead_edit import list_groups
+    from .dead_store import choice
+
+    wanted = choice(
+        status or [], topic=topic, code=code, key=key, consumer=consumer, since=since, limit=limit
+    )
+    asyncio.run(list_groups(given(context), wanted))
+
+
+@commands.command("edit")
+def edit_command(
+    context: typer.Context,
+    letter: Annotated[int, typer.Argument(metavar="ID", help="Its number.")],
+    *,
+    reason: Reason,
+    value: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Its new value; - for stdin. `dead show --payload` writes the old one."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Its new record key; 0x… for bytes that are no text.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=TEXT", help="Set a header. May be repeated.")
+    ] = None,
+    drop_header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Take a header away. May be repeated.")
+    ] = None,
+    redrive: Annotated[bool, typer.Option("--redrive", help="Have it handled at once.")] = False,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Wait so long for what becomes of it.", min=0)
+    ] = 30.0,
+) -> None:
+    """Make a new letter of one: other bytes under a new event id. The old letter keeps its own and is closed.
+
+    The new one takes the old one's place among the letters of its key. Both name each other.
+    """
+    from .dead_edit import Wish, edit_letter
+
+    wish = Wish(
+        value=value,
+        key=key,
+        set_headers=header or [],
+        drop_headers=drop_header or [],
+        redrive=redrive,
+        wait=wait,
+    )
+    asyncio.run(edit_letter(given(context), letter, wish, reason=reason))
 
 
 @commands.command("show")
@@ -99,6 +178,7 @@ def redrive_command(
     key: Key = None,
     consumer: Consumer = None,
     since: Since = None,
+    cause: Cause = None,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many.", min=1, max=100_000)] = 10_000,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="Wait so long for what becomes of them.", min=0)
@@ -113,7 +193,14 @@ def redrive_command(
     from .dead_store import choice
 
     wanted = choice(
-        status or [], topic=topic, code=code, key=key, consumer=consumer, since=since, limit=limit
+        status or [],
+        topic=topic,
+        code=code,
+        key=key,
+        consumer=consumer,
+        since=since,
+        limit=limit,
+        cause=cause,
     )
     seconds = 0.0 if no_wait else wait
     asyncio.run(change(given(context), "redrive", letters or [], wanted, reason=reason, wait=seconds))
@@ -131,6 +218,7 @@ def ignore_command(
     key: Key = None,
     consumer: Consumer = None,
     since: Since = None,
+    cause: Cause = None,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many.", min=1, max=100_000)] = 10_000,
 ) -> None:
     """Leave dead letters unapplied for good; their keys go on without them.
@@ -141,6 +229,13 @@ def ignore_command(
     from .dead_store import choice
 
     wanted = choice(
-        status or [], topic=topic, code=code, key=key, consumer=consumer, since=since, limit=limit
+        status or [],
+        topic=topic,
+        code=code,
+        key=key,
+        consumer=consumer,
+        since=since,
+        limit=limit,
+        cause=cause,
     )
     asyncio.run(change(given(context), "ignore", letters or [], wanted, reason=reason, wait=0.0))

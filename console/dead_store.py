@@ -40,6 +40,7 @@ class Filter:
         key: The record key, as text or as `dead list` shows bytes: 0x….
         consumer: Its name; "relay" for events that were never sent.
         since: Failed last at most so long ago, or since then.
+        cause: Name of a group, as `dead groups` prints it.
     """
 
     statuses: Sequence[LetterStatus] = ()
@@ -48,12 +49,22 @@ class Filter:
     key: str | None = None
     consumer: str | None = None
     since: timedelta | datetime | None = None
+    cause: str | None = None
     limit: int = 50
 
     @property
     def empty(self) -> bool:
         """Whether nothing was chosen by."""
-        return self.statuses is LIVE and not any((self.topic, self.code, self.key, self.consumer, self.since))
+        return self.statuses is LIVE and not any(
+            (self.topic, self.code, self.key, self.consumer, self.since, self.cause)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what was chosen by, for people."""
+        statuses = [] if self.statuses is LIVE else [status.value for status in self.statuses]
+        found = {"status": statuses, "since": None if self.since is None else str(self.since)}
+        found |= {name: getattr(self, name) for name in ("topic", "code", "key", "consumer", "cause")}
+        return {name: value for name, value in found.items() if value}
 
     def arguments(self) -> tuple[Any, ...]:
         """Return what the queries take."""
@@ -70,6 +81,7 @@ class Filter:
             self.since if isinstance(self.since, datetime) else None,
             self.since if isinstance(self.since, timedelta) else None,
             self.limit,
+            self.cause,
         )
 
 
@@ -82,6 +94,7 @@ def choice(
     consumer: str | None,
     since: str | None,
     limit: int,
+    cause: str | None = None,
 ) -> Filter:
     """Put the options of a command together; without --status those that somebody has to look at.
 
@@ -95,6 +108,7 @@ def choice(
         key=key,
         consumer=consumer,
         since=None if since is None else read_since(since),
+        cause=cause,
         limit=limit,
     )
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import typer
 from pydantic import TypeAdapter
 from rich.text import Text
 
+from ..recovery.sealing import Sql as Sealing
 from ..schemas.errors import ConnectError, StartError, StateError
 from ..schemas.options import Repeat
 from ..schemas.settings import Duration, Settings
 from ..schemas.states import StepKind, StepState
+from ..streams.ends import end_offsets
 from ..streams.migrate import migration_files
 from ..streams.topics import describe
 from . import acts, dead_store, findings, webhooks
+from .age_findings import Place, judge_ages, judge_consumers
 from .application import definitions, event_topics, internal_topics, optional_app
 from .findings import Check, Group
 from .letters import ALARM, STUCK, judge_letters, judge_redrives, judge_unsent
@@ -25,7 +31,7 @@ from .memory import judge_memory
 from .options import Globals
 from .output import Output, clean
 from .problems import FINDINGS, NO_CONNECTION, REFUSED
-from .record_findings import judge_records, judge_requests
+from .record_findings import judge_records, judge_requests, judge_unsealed
 from .store import Sql, Store, reading
 
 if TYPE_CHECKING:
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 
 #: How long Kafka may take to answer, in seconds.
 KAFKA_TIMEOUT = 10.0
+#: How long a consumer has to read what was seen waiting for it, in seconds.
+READ_ON = 2.0
 _ASKED_STATES = (StepState.UNKNOWN, StepState.MANUAL_REQUIRED, StepState.COMPENSATION_FAILED)
 _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
@@ -88,7 +96,7 @@ def print_check(out: Output, check: Check) -> None:
 
 async def examine(given: Globals, service: Milepost | None) -> AsyncIterator[Check]:
     """Look at one thing after the other."""
-    live = False
+    live, places = False, list[Place]()
     try:
         async with reading(given.database_url()) as store:
             server = await store.fetchrow(Sql.server)
@@ -102,7 +110,7 @@ async def examine(given: Globals, service: Milepost | None) -> AsyncIterator[Che
                     "Run `milepost migrate`.",
                 )
             else:
-                workers = await _workers(store)
+                workers, places = await _workers(store), await _places(store)
                 live = any(service is not None and worker.service == service.name for worker in workers)
                 async for check in _database(store, workers):
                     yield check
@@ -113,7 +121,7 @@ async def examine(given: Globals, service: Milepost | None) -> AsyncIterator[Che
         yield Check("postgresql", "error", error.text, error.code)
     except StateError as error:
         yield Check("schema", "error", error.text, error.code)
-    async for check in _kafka(service, served=live):
+    async for check in _kafka(service, places, given, served=live):
         yield check
 
 
@@ -143,6 +151,15 @@ async def _database(store: Store, workers: Sequence[findings.Worker]) -> AsyncIt
         yield check
     row = await store.fetchrow(acts.Sql.old_requests, findings.OVERDUE)
     yield judge_requests(Group("requests", row["amount"], row["oldest"], row["first"] or ""))
+    row = await store.fetchrow(Sealing.waiting)
+    yield judge_unsealed(row["amount"], row["oldest"])
+    try:
+        ages = await store.ages()
+    except asyncpg.QueryCanceledError:
+        yield Check("ages", "warning", findings.AGES_TOO_SLOW, "MP753", findings.AGES_FIX)
+        return
+    for check in judge_ages(ages):
+        yield check
 
 
 def _by_topic(rows: Sequence[Any]) -> list[Group]:
@@ -162,6 +179,14 @@ async def _workers(store: Store) -> list[findings.Worker]:
     return [findings.Worker(row["service"], row["name"], row["roles"]) for row in rows]
 
 
+async def _places(store: Store) -> list[Place]:
+    rows = await store.fetch(Sql.consumer_positions)
+    return [
+        Place(row["consumer"], row["topic"], row["partition"], row["next_offset"], row["still"])
+        for row in rows
+    ]
+
+
 def _delicate(service: Milepost | None) -> list[str]:
     """Name the steps of the application whose call must not simply be repeated."""
     return [
@@ -172,7 +197,9 @@ def _delicate(service: Milepost | None) -> list[str]:
     ]
 
 
-async def _kafka(service: Milepost | None, *, served: bool) -> AsyncIterator[Check]:
+async def _kafka(
+    service: Milepost | None, places: Sequence[Place], given: Globals, *, served: bool
+) -> AsyncIterator[Check]:
     try:
         kafka = service.settings if service is not None else Settings.from_env()
     except StartError as error:
@@ -192,6 +219,18 @@ async def _kafka(service: Milepost | None, *, served: bool) -> AsyncIterator[Che
     ):
         if topics is not None:
             yield topics
+    try:
+        ends = await end_offsets(kafka, {place.topic for place in places})
+    except (ConnectError, StartError) as error:
+        yield Check("consumers", "error", error.text, error.code)
+        return
+    if any(check.severity != "ok" for check in judge_consumers(places, ends)):
+        await asyncio.sleep(READ_ON)
+        with suppress(ConnectError, StateError):
+            async with reading(given.database_url()) as store:
+                places = await _places(store)
+    for behind in judge_consumers(places, ends):
+        yield behind
     for memory in await judge_memory(service) if service is not None else ():
         yield memory
 

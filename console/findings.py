@@ -18,6 +18,10 @@ DAYS_AHEAD = 3
 OLDEST_UNSENT = timedelta(minutes=1)
 #: A row whose time to be looked at is past by more means that nobody looks.
 OVERDUE = timedelta(minutes=1)
+AGES_TOO_SLOW = (
+    "how old everything is was not read in 2 s: the database is overloaded, or its tables need a vacuum."
+)
+AGES_FIX = "Look at the database: load, locks, old transactions, dead rows of milepost.step."
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,7 @@ _STATES: Mapping[str, tuple[str, Severity, str, str]] = {
         "MP626",
         "warning",
         "nobody knows the outcome yet; probes settle it, else a person is asked.",
-        "Nothing, unless it grows old: then see why no probe answers, `milepost runs show RUN --history`.",
+        "Nothing, unless it grows old: then see why no probe settles it, `milepost reconcile RUN`.",
     ),
     "MANUAL_REQUIRED": (
         "MP627",

@@ -16,15 +16,22 @@ import typer
 
 from ..schemas.errors import MilepostError
 from . import (
+    access_commands,
     act_commands,
+    answer_commands,
     artifact_commands,
+    audit_commands,
+    bulk_commands,
     contract_commands,
     dead_commands,
     graph_commands,
+    mcp_command,
     outbox_commands,
+    proposal_commands,
+    reconcile_commands,
     record_commands,
     replay_commands,
-    run_commands,
+    second_commands,
 )
 from .options import Globals, given, hoist, print_help
 from .output import Output, ReaderGone
@@ -38,7 +45,7 @@ COMMAND_LINE_ERROR: type[Exception] = next(
 #: What `--roles` may name; written out, because the module that knows them loads the drivers.
 ROLES = (
     *("relay", "orchestrator", "worker", "compensator"),
-    *("signals", "consumers", "waker", "upkeep"),
+    *("signals", "consumers", "waker", "reconciler", "upkeep"),
 )
 
 app = typer.Typer(
@@ -50,18 +57,28 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(run_commands.commands, name="runs")
+app.add_typer(act_commands.commands, name="runs")
 app.add_typer(artifact_commands.commands, name="artifacts")
 app.add_typer(dead_commands.commands, name="dead")
 app.add_typer(outbox_commands.commands, name="outbox")
+app.add_typer(audit_commands.commands, name="audit")
+app.add_typer(proposal_commands.commands, name="proposals")
+app.add_typer(bulk_commands.commands, name="bulk")
 app.add_typer(record_commands.signals, name="signals")
 app.add_typer(record_commands.webhooks, name="webhooks")
 app.add_typer(record_commands.operations, name="operations")
 app.add_typer(contract_commands.commands, name="contracts")
+app.add_typer(access_commands.tokens, name="tokens")
+app.add_typer(access_commands.access, name="access")
 app.command("replay")(replay_commands.replay_command)
-app.command("worklist")(act_commands.worklist_command)
-app.command("approve")(act_commands.approve_command)
-app.command("reject")(act_commands.reject_command)
+app.command("reconcile")(reconcile_commands.reconcile_command)
+app.command("runbook")(reconcile_commands.runbook_command)
+app.command("worklist")(answer_commands.worklist_command)
+app.command("approve")(answer_commands.approve_command)
+app.command("reject")(answer_commands.reject_command)
+app.command("confirm")(second_commands.confirm_command)
+app.command("decline")(second_commands.decline_command)
+app.command("mcp")(mcp_command.mcp_command)
 
 
 def version() -> str:
@@ -212,6 +229,25 @@ def explain_command(
     explain(given(context), code)
 
 
+@app.command("console")
+def console_command(
+    context: typer.Context,
+    show: Annotated[bool, typer.Option("--open", help="Open a browser, signed in as yourself.")] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port; else MILEPOST_CONSOLE_PORT, else 8700. 0: any.", min=0, max=65535),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Address; else MILEPOST_CONSOLE_HOST, else only this machine."),
+    ] = None,
+) -> None:
+    """Serve the console: what waits for a person, the runs, and what may be done about them."""
+    from .web_command import run_console
+
+    asyncio.run(run_console(given(context), host=host, port=port, show=show))
+
+
 @app.command("demo")
 def demo_command(
     context: typer.Context,
@@ -261,6 +297,8 @@ def _wrong_command_line(error: Exception, out: Output) -> int:
     context = getattr(error, "ctx", None)
     place = context.command_path if context is not None else "milepost"
     text = words.format_message().replace("Value error, ", "").rstrip(". ")
+    for other in getattr(getattr(error, "param", None), "secondary_opts", ()):  # as --no-undo: name both ways
+        text = text.replace(f"'{words.param.opts[0]}'", f"'{words.param.opts[0]}' or '{other}'")
     out.error("MP601", f"{text}. See `{place} --help`.")
     return USAGE
 

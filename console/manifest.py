@@ -57,7 +57,9 @@ async def read_manifest(store: Store, run: RunDetail, plan: Plan) -> Manifest:
     """
     pinned = await store.fetchrow(Sql.pinned, run.id)
     made = await store.fetch(artifacts.Sql.artifacts_of, run.id)
-    persons = {row["step"]: row["by"] for row in await store.fetch(Sql.by_persons, run.id)}
+    persons = {
+        (row["step"], row["iteration"]): row["by"] for row in await store.fetch(Sql.by_persons, run.id)
+    }
     done = [_done(row, persons, made) for row in await store.fetch(Sql.done_steps, run.id)]
     looks = await store.fetch(Sql.last_look, run.id)
     return Manifest(
@@ -79,7 +81,7 @@ async def read_manifest(store: Store, run: RunDetail, plan: Plan) -> Manifest:
     )
 
 
-def _done(row: Any, persons: Mapping[str, str], made: Iterable[Any]) -> dict[str, Any]:
+def _done(row: Any, persons: Mapping[tuple[str, str], str], made: Iterable[Any]) -> dict[str, Any]:
     result = None if row["result"] is None else json.loads(row["result"])
     own = [a for a in made if (a["step"], a["iteration"]) == (row["name"], row["iteration"])]
     names = ("name", "type", "size", "sha256", "location")
@@ -89,7 +91,7 @@ def _done(row: Any, persons: Mapping[str, str], made: Iterable[Any]) -> dict[str
         "state": row["state"],
         "undo_of": row["undo_of"],
         "tries": row["attempt"],
-        "by": persons.get(row["name"]),
+        "by": persons.get((row["name"], row["iteration"])),
         "finished_at": row["finished_at"],
         "result_sha256": None if result is None else digest(result).hex(),
         "refers_to": [ref.model_dump(mode="json") for ref in references(result)],

@@ -96,6 +96,7 @@ class StepLine:
         worker: Name of who holds it, else its id, else None.
         probes: Probes asked since its outcome became unknown.
         probed: Whether a probe was ever asked, as the reconciliation rows tell.
+        items: Of a fan-out that has its list, how many items there are, and have succeeded, failed, and are under way.
     """
 
     name: str
@@ -115,6 +116,7 @@ class StepLine:
     since: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    items: Mapping[str, int] | None = None
 
     @property
     def label(self) -> str:
@@ -135,8 +137,14 @@ class HistoryLine:
     at: datetime
     event: str
     step: str | None
+    iteration: str
     attempt: int | None
     data: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The step that it tells of, with the iteration where there is one."""
+        return f"{self.step}#{self.iteration}" if self.iteration else self.step or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +246,10 @@ class Plan:
         return [name for name in self.nodes if name not in present]
 
 
+#: Kinds of rows that wait for other runs: when they are looked after the next time says nothing about their end.
+_LOOKED_AFTER = frozenset({StepKind.CHILD, StepKind.EACH})
+
+
 def minute(instant: datetime) -> str:
     """Write an instant to the minute, as people read it: 2026-12-02 18:13Z."""
     return instant.strftime("%Y-%m-%d %H:%MZ")
@@ -261,7 +273,7 @@ def situation(run: RunDetail, plan: Plan, span: Any) -> str:
         return run.lock.waits
     if step is None:
         return f"since {minute(run.updated_at)}"
-    if step.state is StepState.WAITING and step.wake_at is not None:
+    if step.state is StepState.WAITING and step.wake_at is not None and step.kind not in _LOOKED_AFTER:
         follows = plan.on_timeout.get(step.name)
         left = step.wake_at - run.now
         soon = left < timedelta(hours=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import AsyncExitStack
 from typing import Any
 
 import typer
@@ -10,6 +11,8 @@ import typer
 from ..consumers.app import Milepost
 from ..consumers.engine import changes_of
 from ..consumers.moving import Moved, Mover
+from ..recovery.acting import Attempt, attempting
+from ..recovery.permissions import Act
 from ..sagas.saga import Saga
 from ..schemas.errors import UsageError
 from .application import load_app
@@ -38,8 +41,12 @@ async def migrate_runs(given: Globals, saga: str, to: int, *, dry_run: bool, rea
     if not dry_run:
         require_reason(reason or "")
     mover = Mover(changes_of(service), target, given.by(), (reason or "").strip(), dry_run=True)
-    async with changing(given.database_url()) as connection:
+    async with changing(given.database_url()) as connection, AsyncExitStack() as stack:
         if not dry_run:
+            attempt = Attempt(
+                act=Act.MIGRATE, name="run.migrate", reason=mover.reason, saga=saga, evidence={"to": to}
+            )
+            await stack.enter_async_context(attempting(connection, given.actor(), attempt))
             found = Counter([moved.outcome async for moved in mover.move_all(connection)])
             if found["movable"]:
                 given.confirm(f"{counted(found['movable'], 'run')} would move to {target.title}. Go on?")

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from rich.text import Text
 
+from ..recovery.acting import Attempt, attempting
+from ..recovery.permissions import Act
 from ..schemas.errors import StateError, UsageError
 from ..schemas.ids import SystemIds
 from ..streams.queries import Queries
@@ -143,23 +145,22 @@ async def settle(given: Globals, reference: str, what: Settled, *, tenant: str |
     async with changing(given.database_url()) as connection:
         row = _one(reference, await connection.fetch(Sql.find_operations, kind, key, row_id, tenant))
         given.confirm(f"{name_of(row)} ({row['state']}) would become {what.state}. Go on?")
-        done = await connection.fetchval(
-            Sql.settle_operation,
-            row["id"],
-            row["fence"],
-            what.state,
-            what.result,
-            what.code,
-            reason,
-            KEEP,
-            _IDS.new(),
-            given.by(),
+        actor, evidence = given.actor(), {"operation": str(row["id"]), "kind": row["kind"], "key": row["key"]}
+        attempt = Attempt(
+            act=Act.SETTLE_OPERATION,
+            name="operation.settle",
+            reason=reason,
+            tenant=row["tenant"],
+            evidence=evidence,
         )
-    if done is None:
-        raise StateError(
-            "MP469",
-            f"{name_of(row)} is {row['state']}, or was changed just now. Only an unknown one is settled.",
-        )
+        async with attempting(connection, actor, attempt):
+            settled = (row["id"], row["fence"], what.state, what.result, what.code)
+            done = await connection.fetchval(
+                Sql.settle_operation, *settled, reason, KEEP, _IDS.new(), actor.name
+            )
+            if done is None:
+                text = f"{name_of(row)} is {row['state']}, or was changed just now. Only an unknown one is settled."
+                raise StateError("MP469", text)
     given.out.item(operation=name_of(row), id=row["id"], state=what.state, audit=done)
     follows = "; the next call with its key does it" if what.state == "PENDING" else ""
     given.out.say(f"{name_of(row)} {what.state} by {given.by()}{follows}")

@@ -7,12 +7,16 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..schemas.errors import UsageError
 from ..schemas.masking import is_url
 from .output import Output
+
+if TYPE_CHECKING:
+    from ..recovery.permissions import Actor
 
 #: Most characters of a role.
 LONGEST_ROLE = 200
@@ -65,6 +69,28 @@ class Globals:
     def by(self) -> str:
         """Return who acts, for the audit: --as, else MILEPOST_AS, else the user of this machine."""
         return self.acting or os.environ.get("MILEPOST_AS") or getpass.getuser()
+
+    def actor(self) -> Actor:
+        """Return who acts, with what is granted to people at the command line: MILEPOST_GRANTS, else everything.
+
+        Whoever can run this command can read the database itself; MILEPOST_GRANTS is for a machine that hands a smaller
+        command line to people. Names of roles, comma-separated: viewer, operator, approver, admin.
+
+        Raises:
+            UsageError: MP663 for a role that there is not.
+        """
+        from ..recovery.permissions import Actor, ActorKind, Grant, Role
+
+        text = os.environ.get("MILEPOST_GRANTS", "operator,approver,admin")
+        named = [one.strip().upper() for one in text.split(",") if one.strip()]
+        known = [role.value for role in Role if role is not Role.AGENT]
+        for one in named:
+            if one not in known:
+                words = ", ".join(known).lower()
+                raise UsageError(
+                    "MP663", f"MILEPOST_GRANTS: there is no role {one.lower()}. There are: {words}."
+                )
+        return Actor(self.by().strip(), ActorKind.PERSON, tuple(Grant(Role(one)) for one in named))
 
     def roles(self, named: Sequence[str]) -> frozenset[str]:
         """Return the roles that whoever acts claims: --role, else those of MILEPOST_ROLES, comma-separated.

@@ -26,6 +26,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: Style of a state on a terminal.
 STATE_STYLES = {
     "SUCCEEDED": "green",
+    "PARTIALLY_SUCCEEDED": "yellow",
+    "STARTED": "cyan",
     "COMPENSATED": "yellow",
     "COMPENSATING": "yellow",
     "COMPENSATION_PENDING": "yellow",
@@ -182,6 +184,15 @@ class Output:
         """Write rows for people whose last column, and more, may stand on lines of their own below them."""
         for line in () if self.as_json else lay_out(columns, entries, self.width):
             self._console.print(line, soft_wrap=True)
+
+    def page(self, text: str) -> None:
+        """Write Markdown for people: as a page on a terminal, else as it is."""
+        if not self.as_json and self._console.is_terminal:
+            from rich.markdown import Markdown
+
+            self._console.print(Markdown(text))
+        else:
+            self.say(text)
 
     def hanging(self, head: Text, text: str) -> None:
         """Write a paragraph for people under a head; folded lines start where its first one does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from .findings import Check, Group, counted
 from .output import span
@@ -63,4 +64,21 @@ def judge_requests(old: Group) -> Check:
         "process with their saga's version carries requests out.",
         "MP619",
         "Start `milepost serve` with the role orchestrator, and with that version, for their service.",
+    )
+
+
+#: How long an entry of the audit may wait for its place in the chain.
+_UNSEALED = timedelta(minutes=5)
+
+
+def judge_unsealed(amount: int, oldest: timedelta | None) -> Check:
+    """Judge what waits for its place in the audit's chain, where nobody but its permissions protects it yet."""
+    if oldest is None or oldest < _UNSEALED:
+        return Check("audit", "ok", f"{amount} entries wait for their place in the audit's chain")
+    return Check(
+        "audit",
+        "warning",
+        f"{amount} entries of the audit (oldest {span(oldest)}) have no place in its chain yet: no process seals it.",
+        "MP675",
+        "Start `milepost serve` with the role upkeep for this database.",
     )

@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+import asyncpg
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -22,6 +23,8 @@ from ..consumers.replay_plan import Edge, written
 from ..consumers.replay_run import ReplayReport
 from ..consumers.replaying import replayer
 from ..inbox.replay import ReplayOutcome
+from ..recovery.acting import Attempt, refuse
+from ..recovery.permissions import Act
 from ..schemas.errors import UsageError
 from ..schemas.ids import SystemClock, SystemIds
 from ..schemas.settings import Settings
@@ -152,6 +155,7 @@ async def _replayer(given: Globals, wish: Wish, bar: Bar) -> AsyncGenerator[Repl
         "reason": wish.reason or "",
     }
     try:
+        await _permitted(given, wish, database)
         if service is not None:
             yield replayer(service, database, wish.consumer, **options)
         else:
@@ -161,6 +165,21 @@ async def _replayer(given: Globals, wish: Wish, bar: Bar) -> AsyncGenerator[Repl
         await database.close()
         if service is not None and service.engine is not None:
             await service.engine.dispose()
+
+
+async def _permitted(given: Globals, wish: Wish, database: Database) -> None:
+    """Refuse a replay that whoever acts may not make; what is resumed may be one that applies.
+
+    Raises:
+        StateError: MP660; the audit has it.
+    """
+    act = Act.REPLAY_APPLY if wish.apply or wish.resume is not None else Act.REPLAY_DRY_RUN
+    evidence = {"consumer": wish.consumer, "topic": wish.topic, "resume": wish.resume}
+    attempt = Attempt(act=act, name="replay", reason=wish.reason or "", evidence=evidence)
+    async with database.pool.acquire() as connection:
+        refused = await refuse(cast("asyncpg.Connection[Any]", connection), given.actor(), attempt)
+    if refused is not None:
+        raise refused
 
 
 class Bar:

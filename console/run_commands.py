@@ -59,6 +59,24 @@ def list_command(
     )
 
 
+@commands.command("items")
+def items_command(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="order/o-1, or the beginning of the run's id.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="The fan-out; in a loop with its round: send#2.")
+    ],
+    *,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help="Only these, such as FAILED.")] = None,
+    after: Annotated[int, typer.Option(metavar="N", help="Only items after this number.")] = -1,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many.", min=1, max=10_000)] = 100,
+) -> None:
+    """List the items of a fan-out."""
+    from .items import list_items
+
+    asyncio.run(list_items(given(context), run, node, state=state, after=after, limit=limit))
+
+
 @commands.command("show")
 def show_command(
     context: typer.Context,

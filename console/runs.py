@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ..schemas.states import FINAL_RUN_STATES, HELD_STEP_STATES, StepState
 from . import acts
+from . import looked as looked_at
 from .asked import print_requests, requests_item
 from .listing import Entry, first_line, without_code
 from .manifest import print_manifest, read_manifest
@@ -90,11 +91,14 @@ async def show_run(given: Globals, reference: str, *, history: bool, manifest: b
     async with reading(given.database_url()) as store:
         run = await store.run(await store.find(named), history=history)
         asked = await store.fetch(acts.Sql.requests_of, run.id) if history else []
+        looked = await store.fetch(looked_at.Sql.looked_at, run.id) if history else []
         plan = _plan(given, run)
         found = await read_manifest(store, run, plan) if manifest else None
     out = given.out
     if out.as_json:
-        requests = {"requests": requests_item(asked)} if history else {}
+        requests = (
+            {"requests": requests_item(asked), "looked": looked_at.looked_item(looked)} if history else {}
+        )
         more = {} if found is None else {"manifest": found.item}
         out.item(**_show_item(run, plan, history=history), **requests, **more)
         return
@@ -107,6 +111,7 @@ async def show_run(given: Globals, reference: str, *, history: bool, manifest: b
         print_manifest(out, found)
     if history:
         _timeline(out, run.history)
+        looked_at.print_looked(out, looked)
         print_requests(out, asked)
 
 
@@ -178,13 +183,25 @@ def _step_entry(step: StepLine, now: datetime) -> Entry:
 
 def _note(step: StepLine) -> tuple[str, str]:
     """Say what a step undoes and what went wrong, with this try or with the one before; and the message to it."""
-    undone = f"undoes {step.undo_of}" if step.undo_of else ""
+    undone = f"undoes {step.undo_of}" if step.undo_of else _items(step)
     if step.state in {StepState.SUCCEEDED, StepState.COMPENSATED}:
         return undone, ""
     code, message = step.code or "", first_line(without_code(step.code, step.message or ""))
     if step.state in HELD_STEP_STATES and (code or message):
         code = f"last try: {code}".removesuffix(": ")
     return "; ".join(part for part in (undone, code) if part), message
+
+
+def _items(step: StepLine) -> str:
+    """Say how the items of a fan-out stand."""
+    if step.items is None:
+        return ""
+    total, succeeded, failed, started = (
+        step.items[name] for name in ("total", "succeeded", "failed", "started")
+    )
+    more = [f"{failed} failed"] if failed else []
+    more += [f"{started} under way"] if started else []
+    return ", ".join([f"{succeeded + failed}/{total} done", *more])
 
 
 def _timeline(out: Output, history: Sequence[HistoryLine]) -> None:
@@ -239,7 +256,7 @@ def _history_entry(entry: HistoryLine, at: datetime, delta: timedelta | None) ->
         Text(f"  {at:%H:%M:%S}.{at.microsecond // 1000:03d}"),
         Text("" if delta is None else f"+{span(delta)}"),
         Text(clean(entry.event)),
-        Text(clean(entry.step or "")),
+        Text(clean(entry.label)),
         Text("" if entry.attempt is None else str(entry.attempt)),
         Text(clean(data), style="dim"),
     ]
@@ -269,7 +286,15 @@ def _show_item(run: RunDetail, plan: Plan, *, history: bool) -> dict[str, object
     }
     if history:
         item["history"] = [
-            {"n": e.n, "at": e.at, "event": e.event, "step": e.step, "attempt": e.attempt, "data": e.data}
+            {
+                "n": e.n,
+                "at": e.at,
+                "event": e.event,
+                "step": e.step,
+                "iteration": e.iteration,
+                "attempt": e.attempt,
+                "data": e.data,
+            }
             for e in run.history
         ]
     return item
@@ -295,4 +320,5 @@ def _step_item(step: StepLine, plan: Plan) -> dict[str, object]:
         "since": step.since,
         "started_at": step.started_at,
         "finished_at": step.finished_at,
+        "items": step.items,
     }

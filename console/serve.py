@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -99,19 +98,6 @@ def log_to_stderr() -> None:
         logging.getLogger(name).setLevel(level if level == logging.DEBUG else max(level, least))
 
 
-def collect_rarely() -> None:
-    """Let Python look for cycles among what is alive now never again, and among the rest only after 50,000 objects.
-
-    Pages and batches are thousands of small objects that all die by their counts. Looking through them again and again,
-    as it does after 700, took a fifth of a consumer's time.
-
-    Source: https://docs.python.org/3/library/gc.html
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, *gc.get_threshold()[1:])
-
-
 async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> None:
     """Run roles until SIGTERM or SIGINT.
 
@@ -134,7 +120,6 @@ async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> 
     def announce(item: Mapping[str, object]) -> None:
         given.out.line(json_line(item) if given.out.as_json else words_of(item))
 
-    collect_rarely()
     await serve_roles(service, roles=chosen, queues=split(queues), announce=announce)
 
 

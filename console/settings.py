@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import SecretStr
+from pydantic_settings import BaseSettings
 
 from ..schemas.errors import MilepostError
 from ..schemas.masking import MASK, mask_url
@@ -52,7 +53,7 @@ def show_settings(given: Globals) -> None:
         UsageError: MP602 when the database's URL is none.
     """
     out = given.out
-    lines = [*_of_settings(given), *_others(given)]
+    lines = [*_of_settings(given), *_others(given), *_of_console(given)]
     for line in lines:
         out.item(**{line.name: line.value, "from": line.source, "variable": f"{_PREFIX}{line.name.upper()}"})
     out.table(
@@ -66,7 +67,7 @@ def show_settings(given: Globals) -> None:
 
 def unread() -> list[tuple[str, str]]:
     """Return the MILEPOST_* variables that are set and that nothing reads, each with a warning in words."""
-    known = {f"{_PREFIX}{name.upper()}" for name in (*Settings.model_fields, *OTHERS)}
+    known = {f"{_PREFIX}{name.upper()}" for name in (*Settings.model_fields, *OTHERS, *_console_names())}
     found = []
     for variable in _unknown(known):
         near = get_close_matches(variable.upper(), known, 1)
@@ -106,6 +107,25 @@ def _of_settings(given: Globals) -> Iterator[Line]:
             yield Line(name, None, _words(None), "default")
 
 
+def of_process(settings: BaseSettings, prefix: str = _PREFIX) -> list[Line]:
+    """Return settings as a process has them, without the application; secrets masked.
+
+    Args:
+        prefix: What the names of their variables begin with.
+    """
+    set_ = {variable.upper() for variable in os.environ}
+    found = []
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, BaseSettings):
+            continue
+        words = mask_url(str(value)) if name == "database_url" else _words(value)
+        default = field.get_default(call_default_factory=True)
+        source = "env" if f"{prefix}{name.upper()}" in set_ else "default" if value == default else "option"
+        found.append(Line(name, words, words, source))
+    return found
+
+
 def _of_application(given: Globals, settings: Settings) -> Settings | None:
     """Return the settings that the application brings along, where it can be loaded and does."""
     if app_name(given) is None:
@@ -115,6 +135,29 @@ def _of_application(given: Globals, settings: Settings) -> Settings | None:
     except MilepostError as error:
         given.out.note(f"without the application: {error.code} {error.text}")
         return None
+
+
+def _console_names() -> list[str]:
+    """Return the console's settings, as far as it is installed."""
+    try:
+        from .web.settings import ConsoleSettings
+    except ImportError:
+        return [name.removeprefix(_PREFIX) for name in os.environ if name.startswith(f"{_PREFIX}CONSOLE_")]
+    return [f"console_{name}" for name in ConsoleSettings.model_fields if name != "core"]
+
+
+def _of_console(given: Globals) -> Iterator[Line]:
+    """The console's settings, where any is set."""
+    if not any(name.startswith(f"{_PREFIX}CONSOLE_") for name in os.environ):
+        return
+    try:
+        from .web.settings import PREFIX, ConsoleSettings
+    except ImportError:
+        given.out.note("without the console's settings: its extra is not installed")
+        return
+    placeholder: dict[str, Any] = {"database_url": _NOWHERE}
+    for line in of_process(ConsoleSettings.from_env(Settings(**placeholder)), PREFIX):
+        yield replace(line, name=f"console_{line.name}")
 
 
 def _others(given: Globals) -> Iterator[Line]:

@@ -12,6 +12,8 @@ from uuid import UUID
 
 import asyncpg
 
+from ..recovery.ages import Age
+from ..recovery.observing import look
 from ..schemas.errors import StateError, UsageError
 from ..schemas.states import RunState, StepKind, StepState
 from ..streams.database import CANNOT_CONNECT, cannot_reach
@@ -42,6 +44,7 @@ class Sql(Queries):
     live_workers: str
     overdue: str
     live_runs: str
+    consumer_positions: str
     steps_in: str
     open_letters: str
     unsent: str
@@ -157,7 +160,7 @@ class Store:
     """Queries on one open connection."""
 
     def __init__(self, connection: asyncpg.Connection[Any]) -> None:
-        self._connection = connection
+        self.connection = self._connection = connection
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run one of this room's queries."""
@@ -259,10 +262,7 @@ class Store:
         return RunDetail(
             **{**rows[0], "state": RunState(rows[0]["state"])},
             lock=LockLine(*locks[0]) if locks else None,
-            steps=[
-                StepLine(**{**row, "kind": StepKind(row["kind"]), "state": StepState(row["state"])})
-                for row in steps
-            ],
+            steps=[_step_line(row) for row in steps],
             history=[HistoryLine(**{**row, "data": json.loads(row["data"])}) for row in entries],
         )
 
@@ -271,6 +271,20 @@ class Store:
         row = await self.fetchrow(Sql.outbox_lag)
         return Lag(row["amount"], row["oldest"], row["epoch"], row["leased"])
 
+    async def ages(self) -> tuple[Age, ...]:
+        """See how old everything is that waits.
+
+        Its bounds of time and plan hold for what is read after it in the same block too.
+        """
+        return (await look(self._connection)).ages
+
     async def unsent(self) -> list[Unsent]:
         """Count the committed events that the relay has put aside, by topic and reason."""
         return [Unsent(**row) for row in await self.fetch(Sql.unsent)]
+
+
+def _step_line(row: asyncpg.Record) -> StepLine:
+    items = None if row["items"] is None else json.loads(row["items"])
+    return StepLine(
+        **{**row, "kind": StepKind(row["kind"]), "state": StepState(row["state"]), "items": items}
+    )

@@ -14,6 +14,8 @@ import typer
 
 from ..outbox.rebaseline import rebaseline
 from ..outbox.unpark import Asked, ask_relay
+from ..recovery.acting import Attempt, attempting
+from ..recovery.permissions import Act
 from ..schemas.errors import MilepostError, StateError, UsageError
 from ..schemas.ids import SystemIds
 from .findings import counted
@@ -113,8 +115,13 @@ async def _chosen(
 async def _ask(
     given: Globals, connection: asyncpg.Connection[Any], row: asyncpg.Record, reason: str, *, alone: bool
 ) -> Asked | StateError:
+    actor, evidence = given.actor(), {"letter": str(row["id"]), "topic": row["topic"], "code": row["code"]}
+    attempt = Attempt(
+        act=Act.UNPARK, name="outbox.unpark", reason=reason, tenant=row["tenant"], evidence=evidence
+    )
     try:
-        return await ask_relay(connection, row["id"], by=given.by(), reason=reason, ids=SystemIds())
+        async with attempting(connection, actor, attempt):
+            return await ask_relay(connection, row["id"], by=actor.name, reason=reason, ids=SystemIds())
     except StateError as error:
         if alone:
             raise
@@ -164,13 +171,17 @@ async def rebaseline_copy(given: Globals, *, reason: str, confirm: bool) -> None
     """Let a restored copy relay on, or say what that would do.
 
     Raises:
-        StateError: MP423 when there is nothing to mend, MP424 without the right to.
+        StateError: MP423 when there is nothing to mend, MP424 without the right to, MP660 when that is not permitted.
     """
     require_reason(reason)
     async with changing(given.database_url()) as connection:
-        found = await rebaseline(
-            connection, by=given.by(), reason=reason, ids=SystemIds(), preview=not confirm
-        )
+        actor, ids = given.actor(), SystemIds()
+        if confirm:
+            attempt = Attempt(act=Act.REBASELINE, name="outbox.rebaseline", reason=reason)
+            async with attempting(connection, actor, attempt):
+                found = await rebaseline(connection, by=actor.name, reason=reason, ids=ids, preview=False)
+        else:
+            found = await rebaseline(connection, by=actor.name, reason=reason, ids=ids, preview=True)
     given.out.item(
         done=found.done,
         unsent=found.unsent,

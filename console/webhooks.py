@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
+import asyncpg
 import typer
 from rich.text import Text
 
 from ..inbox.webhook_model import WebhookState
+from ..recovery.acting import Attempt, attempting
+from ..recovery.permissions import Act
 from ..schemas.errors import StateError, UsageError
 from ..schemas.ids import SystemIds
 from ..streams.queries import Queries
@@ -174,9 +178,7 @@ async def redrive(
             rows = await connection.fetch(Sql.list_webhooks, ["FAILED"], provider, 100_000)
             _preview(given, rows)
         for row in rows:
-            done = await connection.fetchval(Sql.redrive_webhook, row["id"], _IDS.new(), given.by(), reason)
-            if done is None and len(references) == 1:
-                raise StateError("MP469", f"{name_of(row)} is {row['state']}; only FAILED ones are redriven.")
+            done = await _redriven(given, connection, row, reason, alone=len(references) == 1)
             outcome = "REFUSED" if done is None else "RECEIVED"
             refused += done is None
             given.out.item(webhook=name_of(row), id=row["id"], outcome=outcome, audit=done)
@@ -186,6 +188,27 @@ async def redrive(
     given.out.say(f"{len(rows) - refused} redriven" + (f", {refused} refused" if refused else ""))
     if refused:
         raise typer.Exit(FINDINGS)
+
+
+async def _redriven(
+    given: Globals, connection: asyncpg.Connection[Any], row: Any, reason: str, *, alone: bool
+) -> UUID | None:
+    """Ask for one; return the audit entry, None when it is not FAILED any more, which the audit has then."""
+    actor, evidence = given.actor(), {"webhook": str(row["id"]), "provider": row["provider"]}
+    attempt = Attempt(
+        act=Act.RETRY_WEBHOOK, name="webhook.redrive", reason=reason, tenant=row["tenant"], evidence=evidence
+    )
+    problem = StateError("MP469", f"{name_of(row)} is {row['state']}; only FAILED ones are redriven.")
+    done: UUID | None = None
+    try:
+        async with attempting(connection, actor, attempt):
+            done = await connection.fetchval(Sql.redrive_webhook, row["id"], _IDS.new(), actor.name, reason)
+            if done is None:
+                raise problem
+    except StateError as error:
+        if alone or error is not problem:
+            raise
+    return done
 
 
 def _preview(given: Globals, rows: Sequence[Any]) -> None:

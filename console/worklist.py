@@ -9,6 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from ..schemas.errors import UsageError
+from . import answering_rows, troubles
 from .acts import Sql
 from .listing import Entry, first_line, without_code
 from .options import Globals
@@ -16,8 +17,20 @@ from .output import clean, column, span, state_text
 from .store import reading
 
 #: What an entry may be: a step, a transactional step, a wait, an undo, what waits for approval, a run without any of
-#: them, or a run whose version no process has.
-KINDS = ("step", "tx", "wait", "undo", "approval", "run", "version")
+#: them, a run whose version no process has, an act that waits for a second person, what is proposed, acts on many that
+#: wait for a second person, or what stands still and is in front of nobody.
+KINDS = (
+    "step",
+    "tx",
+    "wait",
+    "undo",
+    "approval",
+    "run",
+    "version",
+    "confirm",
+    *answering_rows.KINDS,
+    "trouble",
+)
 
 
 def read_kinds(texts: Sequence[str]) -> list[str]:
@@ -38,22 +51,35 @@ async def show_worklist(
 ) -> None:
     """Print what waits for a person, the oldest first, with the acts that are possible.
 
+    Before it what stands still for other reasons and nobody is asked about: a dead worker, a relay that has stopped.
+
     Args:
         mine: Only what whoever acts may decide with these roles; None for everything.
     """
     who = None if mine is None else given.by()
     async with reading(given.database_url()) as store:
-        rows = await store.fetch(Sql.worklist, list(kinds), limit, who, sorted(mine or ()))
+        rows = await store.fetch(Sql.worklist, list(kinds), limit, who, sorted(mine or ()), None, None, None)
+        wanted = mine is None and (not kinds or "trouble" in kinds)
+        found = troubles.troubles(await store.ages()) if wanted else []
+        asked, now = await answering_rows.waiting(store.connection, kinds, limit if mine is None else 0)
     out = given.out
+    for age in found:
+        out.item(**troubles.item(age))
     for row in rows:
         out.item(**_item(row))
-    if not rows:
+    for one in asked:
+        out.item(**answering_rows.item(one, now))
+    if not rows and not found and not asked:
         out.say("nothing of this kind waits for a person" if kinds else "nothing waits for a person")
         return
     columns = [column("kind"), column("run"), column("step"), column("state"), column("age", right=True)]
     out.listing(
         [*columns, column("code"), column("asks"), column("tenant"), column("possible")],
-        [_entry(row) for row in rows],
+        [
+            *map(troubles.entry, found),
+            *map(_entry, rows),
+            *(answering_rows.entry(one, now) for one in asked),
+        ],
     )
     if len(rows) == limit:
         out.note(f"the oldest {limit}; --limit shows more")
@@ -64,6 +90,7 @@ _ACTS = {
     "run": ["resume"],
     "version": ["resume"],
     "asked": ["approve", "reject"],
+    "confirm": ["confirm", "decline"],
 }
 
 
@@ -79,6 +106,8 @@ def possible(
         asked: It waits for approval.
         undo: It is an undo.
     """
+    if kind == "confirm":
+        return [*_ACTS[kind]]
     if undo or kind == "undo":
         return [*_ACTS["asked"], "skip", "mark-succeeded"] if asked else [*_ACTS["undo"]]
     if asked or kind == "approval":

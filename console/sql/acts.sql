@@ -3,13 +3,9 @@
 -- name: steps_of
 SELECT name, iteration, fence, asked::text AS asked FROM milepost.step WHERE run_id = $1 ORDER BY n;
 
--- name: request_state
-SELECT q.state, q.answer, a.id AS audit, a.after::text AS after
-FROM milepost.request AS q
-LEFT JOIN milepost.audit AS a ON a.id = q.id AND a.at = q.answered_at
-WHERE q.id = $1;
-
--- With $3, who asks, and $4, the roles of that person, without the questions that are not for this person to answer.
+-- With $3, who asks, and $4, the roles of that person, without the questions that are not for this person to answer. $5 tenants
+-- and $6 workflows, NULL for all. With $7, the severities of workflows by name, the most urgent first: what is asked about a
+-- high risk, or belongs to a severe workflow; of equals, and without $7, the oldest.
 -- name: worklist
 SELECT found.*, found.asks::text AS question, milepost.clock() AS now,
        (SELECT q.what FROM milepost.request AS q
@@ -36,12 +32,23 @@ FROM (
            0, false, h.since, NULL, NULL
     FROM (SELECT run_id, min(parked_at) AS since FROM milepost.handover WHERE parked_at IS NOT NULL GROUP BY run_id) AS h
     JOIN milepost.run AS r ON r.id = h.run_id
+    UNION ALL
+    SELECT 'confirm', r.id, r.tenant, r.service, r.saga, r.key, r.state, r.cause, q.step, q.iteration, q.state, NULL,
+           NULL, replace(q.what, '_', '-') || ' asked for by ' || q.by || ': ' || q.reason, 0, false, q.held_at,
+           NULL, NULL
+    FROM milepost.request AS q
+    JOIN milepost.run AS r ON r.id = q.run_id
+    WHERE q.state = 'HELD' AND ($3::text IS NULL OR lower(q.by) <> lower($3))
 ) AS found
 WHERE (cardinality($1::text[]) = 0 OR found.kind = ANY ($1))
   AND ($3::text IS NULL OR found.asks IS NULL
        OR ((jsonb_array_length(found.asks -> 'roles') = 0 OR found.asks -> 'roles' ?| $4::text[])
            AND NOT EXISTS (SELECT FROM jsonb_array_elements(found.asks -> 'given') AS g WHERE lower(g ->> 'by') = lower($3))))
-ORDER BY found.since
+  AND ($5::text[] IS NULL OR found.tenant = ANY ($5)) AND ($6::text[] IS NULL OR found.saga = ANY ($6))
+ORDER BY CASE WHEN $7::jsonb IS NOT NULL
+              THEN greatest(coalesce(array_position('{LOW,MEDIUM,HIGH,CRITICAL}'::text[], found.asks ->> 'risk'), 0),
+                            coalesce(array_position('{LOW,MEDIUM,HIGH,CRITICAL}'::text[], $7 ->> found.saga), 2)) END DESC,
+         found.since
 LIMIT $2;
 
 -- name: old_requests

@@ -12,15 +12,18 @@ WHERE (cardinality($1::text[]) = 0 OR l.status = ANY ($1))
   AND ($5::text IS NULL OR l.scope = $5 OR $5 = 'relay' AND l.stage = 'RELAY')
   AND ($6::timestamptz IS NULL OR l.last_failed_at >= $6)
   AND ($7::interval IS NULL OR l.last_failed_at >= milepost.clock() - $7)
+  AND ($9::text IS NULL OR l.cause_name = $9)
 ORDER BY l.n
 LIMIT $8;
 
 -- name: letter
 SELECT l.*, milepost.clock() AS now,
+       (SELECT e.n FROM milepost.dead_letter AS e WHERE e.id = l.edit_of) AS edit_of_n,
+       (SELECT e.n FROM milepost.dead_letter AS e WHERE e.id = l.edited_as) AS edited_as_n,
        ARRAY(SELECT b.n FROM milepost.dead_letter AS b
-             WHERE b.scope = l.scope AND b.topic = l.topic AND b.held_key = l.held_key AND b.n > l.n
-               AND b.status IN ('OPEN', 'RETRY_PENDING')
-             ORDER BY b.n LIMIT 11) AS behind
+             WHERE b.scope = l.scope AND b.topic = l.topic AND b.held_key = l.held_key
+               AND coalesce(b.turn, b.n) > coalesce(l.turn, l.n) AND b.status IN ('OPEN', 'RETRY_PENDING')
+             ORDER BY coalesce(b.turn, b.n) LIMIT 11) AS behind
 FROM milepost.dead_letter AS l
 WHERE l.n = $1;
 
@@ -44,6 +47,7 @@ WITH placed AS (
       AND ($5::text IS NULL OR l.scope = $5 OR $5 = 'relay' AND l.stage = 'RELAY')
       AND ($6::timestamptz IS NULL OR l.last_failed_at >= $6)
       AND ($7::interval IS NULL OR l.last_failed_at >= milepost.clock() - $7)
+      AND ($9::text IS NULL OR l.cause_name = $9)
 )
 SELECT scope, topic, code, count(*) AS amount, min(n) AS first, max(n) AS last, min(first_failed_at) AS since,
        (array_agg(message ORDER BY n DESC))[1] AS message, milepost.clock() AS now
@@ -58,7 +62,7 @@ SELECT l.scope, l.topic, count(*) AS amount, max(milepost.clock() - l.asked_at) 
 FROM milepost.dead_letter AS l
 WHERE l.status = 'RETRY_PENDING' AND l.stage <> 'RELAY' AND l.asked_at < milepost.clock() - $1::interval
   AND NOT EXISTS (SELECT FROM milepost.dead_letter AS e
-                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key AND e.n < l.n
-                    AND e.status IN ('OPEN', 'RETRY_PENDING'))
+                  WHERE e.scope = l.scope AND e.topic = l.topic AND e.held_key = l.held_key
+                    AND coalesce(e.turn, e.n) < coalesce(l.turn, l.n) AND e.status IN ('OPEN', 'RETRY_PENDING'))
 GROUP BY l.scope, l.topic
 ORDER BY l.scope, l.topic;

@@ -14,10 +14,10 @@ WHERE s.run_id = $1 AND s.state IN ('SUCCEEDED', 'SKIPPED', 'COMPENSATED') AND s
 ORDER BY s.finish_no NULLS LAST, s.n;
 
 -- name: by_persons
-SELECT DISTINCT ON (h.step) h.step, h.data ->> 'by' AS by
+SELECT DISTINCT ON (h.step, h.iteration) h.step, h.iteration, h.data ->> 'by' AS by
 FROM milepost.history AS h
 WHERE h.run_id = $1 AND h.event IN ('act.mark_succeeded', 'act.skip')
-ORDER BY h.step, h.n DESC;
+ORDER BY h.step, h.iteration, h.n DESC;
 
 -- name: waits_of
 SELECT w.step, w.iteration, w.type, w.key, w.state FROM milepost.wait AS w WHERE w.run_id = $1 ORDER BY w.step, w.generation;

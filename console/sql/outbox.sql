@@ -27,11 +27,11 @@ GROUP BY topic, code
 ORDER BY topic, code;
 
 -- name: find_letter
-SELECT id, n, topic FROM milepost.dead_letter WHERE stage = 'RELAY' AND (n = $1::bigint OR id = $2::uuid);
+SELECT id, n, topic, tenant, code FROM milepost.dead_letter WHERE stage = 'RELAY' AND (n = $1::bigint OR id = $2::uuid);
 
 -- Those that wait behind another of their key follow by themselves.
 -- name: choose_letters
-SELECT id, n, topic, code FROM milepost.dead_letter
+SELECT id, n, topic, tenant, code FROM milepost.dead_letter
 WHERE stage = 'RELAY' AND status = 'OPEN' AND recoverable
   AND ($1::text IS NULL OR topic = $1) AND ($2::text IS NULL OR code = $2) AND ($3::bytea IS NULL OR key = $3)
   AND (code <> 'KEY_HELD' OR $2 = 'KEY_HELD')

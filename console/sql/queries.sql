@@ -15,7 +15,8 @@ SELECT r.id, r.tenant, r.service, r.saga, r.key, r.state, r.code, r.cause, r.cor
        coalesce(s.since, r.finished_at, r.updated_at) AS since, milepost.clock() AS now
 FROM milepost.run AS r
 LEFT JOIN LATERAL (
-    SELECT l.name, l.state, l.since
+    SELECT l.name, l.state,
+           CASE WHEN l.state IN ('UNKNOWN', 'RECONCILING') THEN least(l.since, l.doubt_at) ELSE l.since END AS since
     FROM milepost.step AS l
     WHERE l.run_id = r.id AND l.wake_at IS NOT NULL
     ORDER BY l.n DESC
@@ -86,19 +87,25 @@ LEFT JOIN milepost.run AS other ON other.id = h.run_id
 LEFT JOIN milepost.resource_queue AS mine ON mine.run_id = r.id
 WHERE r.id = $1 AND (h.run_id = r.id OR mine.run_id IS NOT NULL);
 
+-- Each answer of a probe begins the state anew: since when nobody knows is when the try was in doubt first.
 -- name: load_steps
 SELECT s.name, s.iteration, s.kind, s.state, s.undo_of, s.queue, s.attempt, s.probes, s.doubt, s.code, s.message,
-       coalesce(w.name, s.worker::text) AS worker, s.wake_at, s.since, s.started_at, s.finished_at,
+       coalesce(w.name, s.worker::text) AS worker, s.wake_at, s.started_at, s.finished_at,
+       CASE WHEN s.state IN ('UNKNOWN', 'RECONCILING') THEN least(s.since, s.doubt_at) ELSE s.since END AS since,
        s.probes > 0 OR EXISTS (
            SELECT 1 FROM milepost.reconciliation AS c WHERE c.run_id = s.run_id AND c.step = s.name
-       ) AS probed
+               AND c.iteration = s.iteration AND c.drift = ''
+       ) AS probed,
+       (SELECT jsonb_build_object('total', f.total, 'succeeded', f.succeeded, 'failed', f.failed, 'started', f.started)
+        FROM milepost.fanout AS f
+        WHERE f.run_id = s.run_id AND f.step = s.name AND f.iteration = s.iteration)::text AS items
 FROM milepost.step AS s
 LEFT JOIN milepost.worker AS w ON w.id = s.worker
 WHERE s.run_id = $1
 ORDER BY s.n;
 
 -- name: load_history
-SELECT n, at, event, step, attempt, data FROM milepost.history WHERE run_id = $1 ORDER BY n, at;
+SELECT n, at, event, step, iteration, attempt, data FROM milepost.history WHERE run_id = $1 ORDER BY n, at;
 
 -- name: partitions_ahead
 SELECT p.parent,
@@ -130,13 +137,20 @@ FROM (
     WHERE r.wake_at < (SELECT milepost.clock()) - $1::interval
 ) AS due;
 
+-- How far consumers have come, and when each partition last moved.
+-- name: consumer_positions
+SELECT consumer, topic, partition, next_offset, (SELECT milepost.clock()) - at AS still
+FROM milepost.consumer_position
+ORDER BY consumer, topic, partition
+LIMIT 10000;
+
 -- name: live_runs
 SELECT count(*) FROM milepost.run WHERE wake_at IS NOT NULL;
 
 -- name: steps_in
-SELECT s.state, count(*) AS amount, max(milepost.clock() - s.since) AS oldest,
-       (array_agg(r.saga || '/' || r.key ORDER BY s.since))[1] AS first
-FROM milepost.step AS s
+SELECT s.state, count(*) AS amount, max(milepost.clock() - s.began) AS oldest,
+       (array_agg(r.saga || '/' || r.key ORDER BY s.began))[1] AS first
+FROM (SELECT s.*, CASE s.state WHEN 'UNKNOWN' THEN least(s.since, s.doubt_at) ELSE s.since END AS began FROM milepost.step AS s) AS s
 JOIN milepost.run AS r ON r.id = s.run_id
 WHERE s.wake_at IS NOT NULL AND s.state = ANY ($1::text[])
 GROUP BY s.state

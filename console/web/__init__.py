@@ -1,0 +1,1 @@
+"""The HTTP console: who asks, the API, and the pages."""
