@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import secrets
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from time import monotonic
 
-from milepost.devstack.errors import DevstackError
-from rich.console import Console
-from rich.text import Text
-
-from ..stage.processes import DemoFailed, milepost
-from ..stage.servers import ending_on_sigterm, own_database, stack
+from ..stage.kills import Kill, Kills
+from ..stage.play import Place, play
 from .ledger import Ledger
 from .processes import Fleet
 from .status import Job, jobs, table
 from .traffic import Traffic
 from .verdict import Verdict, compare
 
-#: Where logs and ledgers go, seen from the folder in which it is started.
-FOLDER = Path("build/notify")
 #: All jobs have to be at their end this long after the last one came in, in seconds.
 DEADLINE = 90.0
 #: How many processes are killed.
@@ -33,41 +23,20 @@ KILLS = 3
 
 
 def run(count: int) -> int:
-    """Run it once.
+    """Run it once; returns the exit status of `stage.play`, 1 when the two books do not agree.
 
     Args:
         count: How many jobs; from 20 on every fault occurs.
-
-    Returns:
-        0 when the two books agree, 1 when they do not, 4 when it could not be carried out, 130 when it was stopped.
     """
-    console = Console(soft_wrap=True, highlight=False)
-    folder = FOLDER.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    tag = f"n{secrets.token_hex(2)}"
-    try:
-        with ending_on_sigterm(), stack(False, console) as servers:
-            with own_database(servers.database_url, f"notify_{tag}") as url:
-                env = {**servers.env(), "MILEPOST_DATABASE_URL": url}
-                return asyncio.run(_rehearse(console, folder, env, count, tag))
-    except (DemoFailed, DevstackError) as error:
-        console.print(Text(f"notify failed: {error}", style="bold red"))
-        return 4
-    except KeyboardInterrupt:
-        console.print("notify stopped; its processes have been stopped too")
-        return 130
+    return play("notify", lambda place: _rehearse(place, count))
 
 
-async def _rehearse(console: Console, folder: Path, env: Mapping[str, str], count: int, tag: str) -> int:
-    fleet = Fleet(folder, env, tag)
+async def _rehearse(place: Place, count: int) -> int:
+    fleet = Fleet(place.folder, place.env, place.tag)
     begun = monotonic()
     try:
-        await milepost(fleet.env, "migrate")
-        fleet.start()
-        await fleet.watched(fleet.come_up())
-        console.print(f"{len(fleet)} processes are ready after {monotonic() - begun:.1f} s")
-        traffic = Traffic(fleet, count, tag, console.print)
+        await place.begin(fleet)
+        traffic = Traffic(fleet, count, place.tag, Kills(fleet, place.say))
         found = await fleet.watched(_drive(traffic))
     finally:
         fleet.stop()
@@ -76,13 +45,10 @@ async def _rehearse(console: Console, folder: Path, env: Mapping[str, str], coun
         verdict = compare(traffic.accepted, found, ledger.messages(), ledger.hooks())
     finally:
         ledger.close()
-    console.print(table(_worth_seeing(found)))
-    wrong = faults(verdict, len(traffic.kills))
-    for line in wrong:
-        console.print(Text(line, style="bold red"))
-    _write(folder / "result.json", verdict, traffic, wrong, monotonic() - begun)
-    console.print(last_line(verdict, len(traffic.kills)))
-    return 1 if wrong else 0
+    place.console.print(table(_worth_seeing(found)))
+    kills = traffic.kills.done
+    result = _result(verdict, kills, monotonic() - begun)
+    return place.end(faults(verdict, len(kills)), result, last_line(verdict, len(kills)))
 
 
 async def _drive(traffic: Traffic) -> list[Job]:
@@ -124,19 +90,16 @@ def _worth_seeing(found: Sequence[Job]) -> list[Job]:
     return [job for job in found if firsts[job.word] is job or not job.ended]
 
 
-def _write(path: Path, verdict: Verdict, traffic: Traffic, wrong: Sequence[str], seconds: float) -> None:
-    content = {
-        "ok": not wrong,
+def _result(verdict: Verdict, kills: Sequence[Kill], seconds: float) -> dict[str, object]:
+    return {
         "notifications": verdict.jobs,
         "ended": dict(verdict.ended),
         "messages": verdict.messages,
         "reports": verdict.reports,
         "forged": verdict.forged,
-        "kills": [[kill.process, kill.pid, kill.work] for kill in traffic.kills],
-        "faults": list(wrong),
+        "kills": [[kill.process, kill.pid, kill.work] for kill in kills],
         "seconds": round(seconds, 1),
     }
-    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -144,7 +107,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="notify", description="Notifications through a bad provider, three kills, verdict."
     )
-    parser.add_argument("--count", type=int, default=100, help="how many notifications (default 100)")
+    parser.add_argument(
+        "--count", type=int, default=100, help="how many notifications; 20 is the least (default 100)"
+    )
     given = parser.parse_args(words)
     if given.count < 20:
         parser.error("--count: 20 or more, or some faults do not occur")

@@ -6,16 +6,15 @@ Kafka nor a worker.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import HTTPException
 from milepost import Event, Milepost, Settings, StandardWebhooks, StateError, WebhookRequest
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from starlette.routing import Route
 
+from ..stage.web import service_api
 from .clients import Config, Provider
 from .contracts import PREFIX, Notify, Reported
 from .saga import notification
@@ -48,25 +47,8 @@ provider_hook = service.webhook(
     to_event=read_report,
 )
 
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Make the service's table."""
-    async with engine.begin() as connection:
-        await connection.run_sync(Base.metadata.create_all)
-    yield
-    await service.close()
-    await engine.dispose()
-
-
-api = FastAPI(title="notify", lifespan=lifespan)
+api = service_api("notify", service, engine, Base.metadata)
 api.routes.append(Route("/hooks/provider", provider_hook, methods=["POST"]))
-
-
-@api.get("/health")
-async def health() -> dict[str, str]:
-    """Tell that the API answers."""
-    return {"status": "ok"}
 
 
 @api.post("/notifications", status_code=202)

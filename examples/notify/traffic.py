@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from ..stage.processes import DemoFailed, until
+from ..stage.kills import Busy, Kills, calling
+from ..stage.processes import DemoFailed, together, until
 from .faults import number_of
 from .processes import ENGINES, Fleet
 
@@ -20,15 +21,6 @@ TRIES, PAUSE = 60, 0.5
 LAST = 0.7
 
 
-@dataclass(frozen=True)
-class Kill:
-    """A kill that was carried out, and what the process was doing."""
-
-    process: str
-    pid: int
-    work: str
-
-
 @dataclass
 class Traffic:
     """Jobs and kills.
@@ -36,16 +28,14 @@ class Traffic:
     Attributes:
         count: How many jobs.
         tag: Begins every job's id.
-        say: Called with a line after every kill.
         accepted: Ids of the jobs that were accepted.
     """
 
     fleet: Fleet
     count: int
     tag: str
-    say: Callable[[str], None]
+    kills: Kills
     accepted: list[str] = field(default_factory=list)
-    kills: list[Kill] = field(default_factory=list)
     _calm: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -54,12 +44,8 @@ class Traffic:
         Raises:
             DemoFailed: A job was refused, or a process did not come up again.
         """
-        try:
-            async with httpx.AsyncClient(timeout=5) as http, asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._ask_all(http))
-                tasks.create_task(self._kill_all(http))
-        except* (DemoFailed, httpx.HTTPError) as group:
-            raise DemoFailed("; ".join(str(error) or repr(error) for error in group.exceptions)) from group
+        async with httpx.AsyncClient(timeout=5) as http:
+            await together(self._ask_all(http), self._kill_all(http))
 
     async def _ask_all(self, http: httpx.AsyncClient) -> None:
         loop = asyncio.get_running_loop()
@@ -91,37 +77,22 @@ class Traffic:
         raise DemoFailed(f"{id} was not accepted in {TRIES} tries")
 
     async def _kill_all(self, http: httpx.AsyncClient) -> None:
-        await self._kill(0.2, lambda: self._calling(http))
+        def at_a_call() -> Awaitable[Busy]:
+            return calling(http, "provider", self.fleet.provider, ENGINES)
+
+        await self._kill(0.2, at_a_call)
         await self._kill(0.5, lambda: self._reporting(http))
         self._calm.set()
-        await self._kill(LAST, lambda: self._calling(http))
+        await self._kill(LAST, at_a_call)
 
-    async def _kill(self, share: float, at_work: Callable[[], Awaitable[tuple[str, str] | None]]) -> None:
-        """Kill a process at a moment when it has work, and start it again a second later."""
-
+    async def _kill(self, share: float, at_work: Callable[[], Awaitable[Busy]]) -> None:
         async def enough() -> bool:
             return len(self.accepted) >= int(share * self.count)
 
         await until(enough, f"{share:.0%} of the jobs")
-        found = await until(at_work, "a moment at which a process has work")
-        assert found is not None
-        name, work = found
-        kill = Kill(name, self.fleet.kill(name), work)
-        self.kills.append(kill)
-        self.say(f"SIGKILL {name} (pid {kill.pid}): {work}")
-        await asyncio.sleep(1)
-        self.fleet.start(name)
-        await self.fleet.come_up(name)
+        await self.kills.kill(at_work)
 
-    async def _calling(self, http: httpx.AsyncClient) -> tuple[str, str] | None:
-        """Name an engine whose call the provider has not answered yet."""
-        calls = (await http.get(f"{self.fleet.provider}/calls")).json()
-        for name in ENGINES:
-            if count := calls.get(name, 0):
-                return name, f"the provider was answering {count} of its calls"
-        return None
-
-    async def _reporting(self, http: httpx.AsyncClient) -> tuple[str, str] | None:
+    async def _reporting(self, http: httpx.AsyncClient) -> Busy:
         """Name the web process, when it is about to be called by the provider."""
         count = (await http.get(f"{self.fleet.provider}/due")).json()["due"]
         return ("web", f"{count} reports were about to come") if count else None

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import secrets
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 
-from milepost.devstack.errors import DevstackError
-from rich.console import Console
-from rich.text import Text
-
-from ..stage.processes import DemoFailed, milepost
-from ..stage.servers import ending_on_sigterm, own_database, stack
+from ..stage.kills import Kills
+from ..stage.play import Place, play
+from ..stage.processes import milepost
 from .book import orders, stock
 from .facts import ENDED, effects, runs
 from .person import Person, Word
@@ -27,8 +20,6 @@ from .report import Result, last_line
 from .traffic import Traffic
 from .verdict import Said, compare
 
-#: Where logs and ledgers go, seen from the folder in which it is started.
-FOLDER = Path("build/order")
 #: It is given up when no order ends and no person says anything for so long, in seconds.
 DEADLINE = 60.0
 #: Pause between two looks at the runs, in seconds; a look starts a process.
@@ -36,59 +27,32 @@ LOOK = 2.0
 
 
 def run(count: int) -> int:
-    """Run it once.
+    """Run it once; returns the exit status of `stage.play`, 1 when the books do not agree.
 
     Args:
         count: How many orders; from 20 on every kind occurs.
-
-    Returns:
-        0 when the books agree, 1 when they do not, 4 when it could not be carried out, 130 when it was stopped.
     """
-    console = Console(soft_wrap=True, highlight=False)
-    folder = FOLDER.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    tag = f"o{secrets.token_hex(2)}"
-    try:
-        with ending_on_sigterm(), stack(False, console) as servers:
-            with own_database(servers.database_url, f"order_{tag}") as url:
-                env = {**servers.env(), "MILEPOST_DATABASE_URL": url}
-                result = asyncio.run(_rehearse(console, folder, env, count, tag))
-    except (DemoFailed, DevstackError) as error:
-        console.print(Text(f"order failed: {error}", style="bold red"))
-        return 4
-    except KeyboardInterrupt:
-        console.print("order stopped; its processes have been stopped too")
-        return 130
-    for line in result.faults:
-        console.print(Text(line, style="bold red"))
-    (folder / "result.json").write_text(json.dumps(result.as_json(), indent=2) + "\n")
-    console.print(last_line(result))
-    return 1 if result.faults else 0
+    return play("order", lambda place: _rehearse(place, count))
 
 
-async def _rehearse(console: Console, folder: Path, env: Mapping[str, str], count: int, tag: str) -> Result:
-    placed = orders(tag, count)
+async def _rehearse(place: Place, count: int) -> int:
+    placed = orders(place.tag, count)
     there = stock(placed)
-    fleet = Fleet(folder, env, tag, there)
+    fleet = Fleet(place.folder, place.env, place.tag, there)
     begun = monotonic()
     try:
-        await milepost(fleet.env, "migrate")
-        fleet.start()
-        await fleet.watched(fleet.come_up())
-        console.print(f"{len(fleet)} processes are ready after {monotonic() - begun:.1f} s")
-        person = Person(
-            fleet.env, lambda word: console.print(Text(f"  {word.by}: {word.answer}", style="dim"))
-        )
-        traffic = Traffic(fleet, placed, console.print, lambda: len(person.words))
+        await place.begin(fleet)
+        person = Person(fleet.env, lambda word: place.say(f"  {word.by}: {word.answer}", "dim"))
+        traffic = Traffic(fleet, placed, Kills(fleet, place.say), lambda: len(person.words))
         states = await fleet.watched(_drive(traffic, person))
         shown = next((word.order_id for word in person.words if word.said == "reject"), "")
         if shown:
-            console.print(Text((await milepost(fleet.env, "runs", "show", f"order/{shown}")).rstrip()))
+            place.say((await milepost(fleet.env, "runs", "show", f"order/{shown}")).rstrip())
     finally:
         fleet.stop()
     verdict = compare(traffic.accepted, states, await effects(fleet), there, said(person.words))
-    return Result(verdict, traffic.kills, person.words, monotonic() - begun)
+    result = Result(verdict, traffic.kills.done, person.words, monotonic() - begun)
+    return place.end(result.faults, result.as_json(), last_line(result))
 
 
 async def _drive(traffic: Traffic, person: Person) -> dict[str, str]:
@@ -130,7 +94,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="order", description="Orders of every kind, three kills, a person at the command line, verdict."
     )
-    parser.add_argument("--count", type=int, default=40, help="how many orders (default 40)")
+    parser.add_argument("--count", type=int, default=40, help="how many orders; 20 is the least (default 40)")
     given = parser.parse_args(words)
     if given.count < 20:
         parser.error("--count: 20 or more, or some kinds do not occur")

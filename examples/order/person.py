@@ -55,7 +55,10 @@ class Person:
 
     async def _worklist(self) -> list[dict[str, Any]]:
         text = await milepost(self.env, "--json", "worklist")
-        return [json.loads(line) for line in text.splitlines()]
+        entries: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+        return [
+            entry for entry in entries if entry["possible"]
+        ]  # what only stands still is nobody's to decide
 
     async def _decide(self, entry: Mapping[str, Any]) -> None:
         order_id, step = str(entry["run"]).partition("/")[2], str(entry["step"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..stage import processes
-from ..stage.processes import ports
+from ..stage.processes import SHORT_LEASES, ports
 
 #: Two like ones, so that either may die.
 ENGINES = ("engine-1", "engine-2")
@@ -18,15 +18,7 @@ COMPANIES: Mapping[str, str] = {
     "carrier": "shop.carrier",
     "mailer": "order.mailer",
 }
-#: Settings: short leases, so that a killed process is missed within seconds.
-SETTINGS = {
-    "MILEPOST_APP": "milepost.examples.order.service:service",
-    "MILEPOST_LEASE": "2s",
-    "MILEPOST_GRACE": "5s",
-    "MILEPOST_NUDGE": "5s",
-    "MILEPOST_STEP_CONCURRENCY": "8",
-    "MILEPOST_CREATE_TOPICS": "true",
-}
+SETTINGS = {"MILEPOST_APP": "milepost.examples.order.service:service", **SHORT_LEASES}
 
 
 class Fleet(processes.Fleet):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..stage.kills import Kill
 from .person import Word
-from .traffic import KILLS, Kill
+from .traffic import KILLS
 from .verdict import Verdict
 
 
@@ -28,11 +29,9 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """Return all of it as plain data."""
         return {
-            "ok": not self.faults,
             **asdict(self.verdict),
             "kills": [asdict(kill) for kill in self.kills],
             "words": [asdict(word) for word in self.words],
-            "faults": self.faults,
             "seconds": round(self.seconds, 1),
         }
 

@@ -6,15 +6,13 @@ nor a worker.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-from fastapi import FastAPI, HTTPException
+from fastapi import HTTPException
 from milepost import Milepost, Settings, StateError
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 from ..shop.clients import Bank
+from ..stage.web import service_api
 from .clients import Carrier, Mailer, Warehouse
 from .contracts import PREFIX, PlaceOrder
 from .saga import order
@@ -30,24 +28,7 @@ service.provide(Bank, Bank.connect)
 service.provide(Carrier, Carrier.connect)
 service.provide(Mailer, Mailer.connect)
 
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Make the shop's tables."""
-    async with engine.begin() as connection:
-        await connection.run_sync(Base.metadata.create_all)
-    yield
-    await service.close()
-    await engine.dispose()
-
-
-api = FastAPI(title="order", lifespan=lifespan)
-
-
-@api.get("/health")
-async def health() -> dict[str, str]:
-    """Tell that the API answers."""
-    return {"status": "ok"}
+api = service_api("order", service, engine, Base.metadata)
 
 
 @api.post("/orders", status_code=202)

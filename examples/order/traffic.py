@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from ..stage.processes import DemoFailed, until
+from ..stage.kills import Busy, Kills, calling
+from ..stage.processes import DemoFailed, together, until
 from .book import Placed, rivals
 from .processes import ENGINES, Fleet
 
@@ -18,22 +19,12 @@ OPEN_FOR = 6.0
 KILLS = 3
 
 
-@dataclass(frozen=True)
-class Kill:
-    """A kill that was carried out: of which process, its id, and what it was doing."""
-
-    process: str
-    pid: int
-    work: str
-
-
 @dataclass
 class Traffic:
     """Orders and kills of one run.
 
     Args:
         orders: What comes in.
-        say: Where progress goes.
         decided: How often a person has said something so far.
 
     Attributes:
@@ -43,10 +34,9 @@ class Traffic:
 
     fleet: Fleet
     orders: Sequence[Placed]
-    say: Callable[[str], None]
+    kills: Kills
     decided: Callable[[], int]
     accepted: list[Placed] = field(default_factory=list)
-    kills: list[Kill] = field(default_factory=list)
     open_for_persons: asyncio.Event = field(default_factory=asyncio.Event)
     _first_kill_over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -56,12 +46,8 @@ class Traffic:
         Raises:
             DemoFailed: An order was refused, or a process did not come up again.
         """
-        try:
-            async with httpx.AsyncClient(timeout=10) as http, asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._place_all(http))
-                tasks.create_task(self._kill_all(http))
-        except* (DemoFailed, httpx.HTTPError) as group:
-            raise DemoFailed("; ".join(str(error) or repr(error) for error in group.exceptions)) from group
+        async with httpx.AsyncClient(timeout=10) as http:
+            await together(self._place_all(http), self._kill_all(http))
 
     async def _place_all(self, http: httpx.AsyncClient) -> None:
         waves = list(rivals(self.orders).values())
@@ -83,44 +69,22 @@ class Traffic:
         self.accepted.append(order)
 
     async def _kill_all(self, http: httpx.AsyncClient) -> None:
-        await self._kill(0.1, ENGINES, lambda name: self._charging(http, name))
+        await self._kill(0.1, lambda: calling(http, "bank", self.fleet.url("bank"), ENGINES))
         self._first_kill_over.set()
-        await self._kill(0.5, ENGINES[:1], lambda _name: self._parcels(http))
+        await self._kill(0.5, lambda: self._parcels(http))
         self.open_for_persons.set()
-        await self._kill(0.5, ENGINES[1:], lambda _name: self._word())
+        await self._kill(0.5, self._word)
 
-    async def _kill(
-        self, share: float, names: Sequence[str], at_work: Callable[[str], Awaitable[str]]
-    ) -> None:
-        """Kill an engine at a moment when it has work, and start it again a second later."""
-
+    async def _kill(self, share: float, at_work: Callable[[], Awaitable[Busy]]) -> None:
         async def enough() -> bool:
             return len(self.accepted) >= int(share * len(self.orders))
 
-        async def busy() -> tuple[str, str] | None:
-            for name in names:
-                if work := await at_work(name):
-                    return name, work
-            return None
-
         await until(enough, f"{share:.0%} of the orders")
-        found = await until(busy, "a moment at which an engine has work")
-        assert found is not None
-        name, work = found
-        kill = Kill(name, self.fleet.kill(name), work)
-        self.kills.append(kill)
-        self.say(f"SIGKILL {name} (pid {kill.pid}): {work}")
-        await asyncio.sleep(1)
-        self.fleet.start(name)
-        await self.fleet.come_up(name)
+        await self.kills.kill(at_work)
 
-    async def _charging(self, http: httpx.AsyncClient, name: str) -> str:
-        count = (await http.get(f"{self.fleet.url('bank')}/calls")).json().get(name, 0)
-        return f"the bank was answering {count} of its calls" if count else ""
-
-    async def _parcels(self, http: httpx.AsyncClient) -> str:
+    async def _parcels(self, http: httpx.AsyncClient) -> Busy:
         count = (await http.get(f"{self.fleet.url('carrier')}/due")).json()["due"]
-        return f"{count} parcels were on their way" if count else ""
+        return (ENGINES[0], f"{count} parcels were on their way") if count else None
 
-    async def _word(self) -> str:
-        return "a person had just decided" if self.decided() else ""
+    async def _word(self) -> Busy:
+        return (ENGINES[1], "a person had just decided") if self.decided() else None

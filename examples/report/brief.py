@@ -30,14 +30,14 @@ def build(report: DailyReport, collected: Collected) -> Brief:
     return Brief(text=text, sha256=hashlib.sha256(named.encode()).hexdigest())
 
 
-def again(brief: Brief, problems: Sequence[str]) -> str:
-    """Write the task anew, with what was wrong with the last answer."""
+def again(brief: Brief, problems: str) -> str:
+    """Write the task anew, with what was wrong with the last answer, a line each."""
     return "\n".join(
         [
             brief.text,
             "",
             "Your last answer cannot be used:",
-            *(f"- {one}" for one in problems),
+            *(f"- {one}" for one in problems.splitlines()),
             "Write it anew.",
         ]
     )

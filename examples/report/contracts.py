@@ -111,18 +111,6 @@ class Draft(BaseModel):
     tries: int
 
 
-class Checked(BaseModel):
-    """What is wrong with an answer.
-
-    Attributes:
-        tries: How many answers there are by now.
-        problems: Empty for a report that may be published.
-    """
-
-    tries: int
-    problems: list[str] = Field(default_factory=list)
-
-
 class Saved(BaseModel):
     """The report as a file."""
 

@@ -6,11 +6,23 @@ import asyncio
 from datetime import timedelta
 from typing import TypeAlias
 
-from milepost import Absent, Context, Found, Probe, Repeat, Retry, Saga, Then, Transaction, loop
+from milepost import (
+    Absent,
+    Context,
+    Found,
+    Probe,
+    QualityFailed,
+    Repeat,
+    Retry,
+    Saga,
+    Then,
+    Transaction,
+    loop,
+)
 
 from . import brief, checks, files, repository
 from .clients import Model, Pages
-from .contracts import Brief, Checked, Collected, Config, DailyReport, Draft, Page, Saved
+from .contracts import Brief, Collected, Config, DailyReport, Draft, Page, Saved
 
 #: How many answers the model may give before a person is asked.
 MOST_TRIES = 3
@@ -39,26 +51,27 @@ async def build(ctx: Ctx) -> Brief:
 @report.step(repeat=Repeat.SAFE, retry=PATIENT, attempt_timeout=timedelta(minutes=10))
 async def write(ctx: Ctx) -> Draft:
     """Have it written; where the answer before could not be used, with what was wrong."""
-    task, before = ctx.result(build), ctx.result(check, default=None)
+    task, before = ctx.result(build), ctx.fell_short
     model = ctx.use(Model)
-    text = await model.write(task.text if before is None else brief.again(task, before.problems))
+    text = await model.write(task.text if before is None else brief.again(task, before.message))
     answer = await ctx.artifact("report.md", text.encode(), type="text/markdown")
-    return Draft(answer=answer, model=model.name, tries=1 if before is None else before.tries + 1)
+    return Draft(answer=answer, model=model.name, tries=ctx.round)
 
 
 @report.step(repeat=Repeat.SAFE)
-async def check(ctx: Ctx) -> Checked:
-    """Look whether it may be published."""
-    draft = ctx.result(write)
-    text = (await ctx.read_artifact(draft.answer)).decode()
-    return Checked(tries=draft.tries, problems=checks.problems(text, ctx.input, ctx.result(collect)))
+async def check(ctx: Ctx) -> None:
+    """Look whether it may be published; with what is wrong the round ends, and the next begins with that."""
+    text = (await ctx.read_artifact(ctx.result(write).answer)).decode()
+    found = checks.problems(text, ctx.input, ctx.result(collect))
+    if found:
+        raise QualityFailed("UNFIT", "\n".join(found))
 
 
 #: A failure of quality, not of a tool: it is not tried again as it is, but written anew, so often and no more.
 writing = loop(
     write,
     check,
-    until=lambda view: not view.result(check).problems,
+    until=lambda view: True,
     at_most=MOST_TRIES,
     on_failure=Then.PERSON,
     name="writing",

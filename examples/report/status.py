@@ -81,7 +81,7 @@ async def held_step(env: Mapping[str, str], key: str) -> str:
     """Return the step of a report that waits for a person, as `milepost runs retry` takes it; '' for none."""
     for line in (await milepost(env, "worklist", "--json")).splitlines():
         entry = json.loads(line)
-        if entry["run"] == f"report/{key}" and entry["step"]:
+        if entry["run"] == f"report/{key}" and entry["step"] and entry["possible"]:
             return f"{entry['step']}#{entry['iteration']}" if entry["iteration"] else str(entry["step"])
     return ""
 

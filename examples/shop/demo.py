@@ -99,6 +99,15 @@ def _show_one(console: Console, stack: Stack, result: Result) -> None:
 
 
 def _say_what_is_left(console: Console, rehearsal: Rehearsal) -> None:
+    if rehearsal.console_link:
+        link = f"{rehearsal.console_link}&next=/tour"
+        console.print(
+            "A guided tour of what has happened, in the console (the link works once):", highlight=False
+        )
+        console.print(Text(f"  {link}", style="bold"))
+        console.print("Later: milepost console --open", highlight=False)
+    else:
+        console.print("With milepost[console] there is a guided tour of it in a browser.", highlight=False)
     console.print("Everything keeps running. To look around:", highlight=False)
     for name in ("MILEPOST_DATABASE_URL", "MILEPOST_KAFKA", "MILEPOST_APP"):
         console.print(f"  export {name}={rehearsal.env[name]}", highlight=False)

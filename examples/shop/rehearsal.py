@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -17,6 +20,7 @@ from ..stage.processes import milepost
 from . import report
 from .facts import ENDED, booked, outcomes, runs, shop_effects
 from .processes import COMPANIES, Fleet
+from .tour import tour
 from .traffic import Kill, Traffic
 from .verdict import WAIT_TIMEOUT, Outcome, Verdict, compare
 
@@ -31,6 +35,8 @@ SETTINGS = {
     "MILEPOST_STEP_CONCURRENCY": "8",
     "MILEPOST_CREATE_TOPICS": "true",
 }
+#: What the console needs besides the demo.
+CONSOLE = ("authlib", "itsdangerous", "jinja2", "limits", "markdown_it")
 #: All runs have to be final this long after the last order, in seconds.
 DEADLINE = 120.0
 #: Pause between two looks at the runs, in seconds; a look starts a process.
@@ -86,6 +92,8 @@ class Rehearsal:
         self._keep = keep
         self.env = {**env, **SETTINGS}
         self.fleet = Fleet(folder, self.env, keep=keep)
+        #: Where the console is, and the link that signs in there, once; '' where there is none.
+        self.console_url = self.console_link = ""
 
     async def run(self, tag: str) -> Result:
         """Start everything, place the orders, kill, wait, compare.
@@ -107,6 +115,8 @@ class Rehearsal:
             traffic, found = await self.fleet.watched(self._drive(tag))
             ended = monotonic()
             result = await self._judge(traffic, found, ready - begun, ended - ready)
+            if self._keep:
+                await self._open_console(result, found)
             told = True
             return result
         finally:
@@ -158,6 +168,21 @@ class Rehearsal:
             timeline=timeline,
             trace=trace,
         )
+
+    async def _open_console(self, result: Result, found: Mapping[str, Mapping[str, Any]]) -> None:
+        """Leave the console running, with a tour of what has happened."""
+        if any(find_spec(name) is None for name in CONSOLE):
+            return
+        path = self.fleet.folder / "tour.md"
+        relay, shop = self.fleet.pids["relay"], self.fleet.url("shop-api")
+        about = (result.verdict, result.kills, result.outcomes, found)
+        path.write_text(tour(*about, relay=relay, shop=shop))
+        shown = sys.stdout.isatty() and (sys.platform == "darwin" or "DISPLAY" in os.environ)
+        self.fleet.add_console("console", {"MILEPOST_CONSOLE_TOUR": str(path)}, show=shown)
+        self.fleet.start("console")
+        await self.fleet.watched(self.fleet.come_up("console"))
+        said = self.fleet.said("console", "ready")
+        self.console_url, self.console_link = str(said.get("url", "")), str(said.get("sign_in", ""))
 
     async def _look_at(self, order_id: str) -> tuple[str, str]:
         run = f"order/{order_id}"

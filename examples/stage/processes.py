@@ -22,6 +22,14 @@ T = TypeVar("T")
 
 #: Runs the command line without needing its script on the PATH.
 MILEPOST = (sys.executable, "-c", "from milepost.console.main import main; main()")
+#: Settings of engines that may be killed: short leases, so that one is missed within seconds.
+SHORT_LEASES = {
+    "MILEPOST_LEASE": "2s",
+    "MILEPOST_GRACE": "5s",
+    "MILEPOST_NUDGE": "5s",
+    "MILEPOST_STEP_CONCURRENCY": "8",
+    "MILEPOST_CREATE_TOPICS": "true",
+}
 #: How long to wait for a moment that is worth a kill, and for a process to come up, in seconds.
 PATIENCE = 40.0
 
@@ -85,6 +93,20 @@ class Fleet:
         """Add a `milepost serve` with these roles, all for none, which is ready when it says so."""
         command = (*MILEPOST, "serve", "--json", *(("--roles", roles) if roles else ()))
         self._members[name] = Member(name, self._process(name, command, env), _says_ready)
+
+    def add_console(self, name: str, env: Mapping[str, str], *, show: bool = False) -> None:
+        """Add the console on a free port of this machine, in a browser where that is to be shown."""
+        command = (*MILEPOST, "--json", "console", "--port", "0", *(("--open",) if show else ()))
+        self._members[name] = Member(name, self._process(name, command, env), _says_ready)
+
+    def said(self, name: str, event: str) -> Mapping[str, Any]:
+        """Return what a process has said of an event since it was started last; empty when nothing."""
+        found = (
+            json.loads(line)
+            for line in self._members[name].log_since_start().splitlines()
+            if _event(line) == event
+        )
+        return next(found, {})
 
     def start(self, *names: str) -> None:
         """Start processes, all when none is named; returns before they are ready."""
@@ -188,15 +210,32 @@ async def milepost(env: Mapping[str, str], *words: str) -> str:
     return out.decode()
 
 
-async def until(check: Callable[[], Awaitable[T]], what: str, *, every: float = 0.01) -> T:
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """Do several things at once.
+
+    Raises:
+        DemoFailed: One of them could not be done; the others have been given up.
+    """
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for one in work:
+                tasks.create_task(one)
+    except* (DemoFailed, httpx.HTTPError) as group:
+        raise DemoFailed("; ".join(str(error) or repr(error) for error in group.exceptions)) from group
+
+
+async def until(
+    check: Callable[[], Awaitable[T]], what: str, *, every: float = 0.01, patience: float | None = PATIENCE
+) -> T:
     """Return the first true answer of the check.
 
     Args:
         what: What is waited for, for the error's text.
         every: Pause between two checks, in seconds.
+        patience: How long it is waited for, in seconds; None for as long as it takes.
 
     Raises:
-        DemoFailed: There was none in PATIENCE seconds.
+        DemoFailed: There was none in that time.
     """
 
     async def ask() -> T:
@@ -206,9 +245,9 @@ async def until(check: Callable[[], Awaitable[T]], what: str, *, every: float = 
             await asyncio.sleep(every)
 
     try:
-        return await asyncio.wait_for(ask(), PATIENCE)
+        return await asyncio.wait_for(ask(), patience)
     except TimeoutError:
-        raise DemoFailed(f"waited {PATIENCE:.0f} s for {what}") from None
+        raise DemoFailed(f"waited {patience:.0f} s for {what}") from None
 
 
 def ports(names: Iterable[str]) -> dict[str, int]:
