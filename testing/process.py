@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from ..consumers.artifacts import keeping_of
+from ..consumers.attempts import Attempt, Claimed
 from ..consumers.calls import Tools
 from ..consumers.engine import Engine
-from ..consumers.finishing import Claimed
 from ..consumers.gates import Gate
 from ..consumers.lease import Lease
 from ..consumers.pulse import Pulse
@@ -43,8 +43,8 @@ class _Worker(Worker):
         except WorkerDied:
             self._died()
 
-    async def _one(self, claimed: Claimed) -> Claimed | None:
-        following = await super()._one(claimed)
+    async def _one(self, claimed: Claimed, attempt: Attempt) -> Claimed | None:
+        following = await super()._one(claimed, attempt)
         self._faults.recorded((f"{claimed.run.saga}/{claimed.run.definition}", claimed.step.name))
         return following
 

@@ -26,6 +26,7 @@ class Sql(Queries):
     step_result: str
     sent_command: str
     open_question: str
+    is_held: str
     next_due: str
     next_delay: str
     timeline_runs: str

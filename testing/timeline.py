@@ -37,7 +37,7 @@ async def timeline(connection: asyncpg.Connection[Any] | PoolConnectionProxy[Any
 
 
 async def timelines(url: str) -> str:
-    """Return the latest runs of a kit's database, and its dead letters.
+    """Return the latest runs of a kit's database, and its dead letters; items of a fan-out only where there is room.
 
     Args:
         url: The database, by itself: this may run beside the kit's own loop.
@@ -45,7 +45,7 @@ async def timelines(url: str) -> str:
     connection = await asyncpg.connect(url, timeout=5)
     try:
         runs = await connection.fetch(Sql.timeline_runs, MOST)
-        texts = [await timeline(connection, row["id"]) for row in reversed(runs)]
+        texts = [await timeline(connection, row["id"]) for row in runs]
         letters = await connection.fetch(Sql.dead_letters)
     finally:
         await connection.close(timeout=5)
@@ -73,7 +73,7 @@ def _step(row: asyncpg.Record, begun: datetime) -> list[str]:
 
 def _entry(row: asyncpg.Record, begun: datetime) -> list[str]:
     data = json.loads(row["data"])
-    step = row["step"] or ""
+    step = _named(row["step"] or "", row["iteration"])
     step = f"{step}, try {row['attempt']}" if row["attempt"] else step
     told = ", ".join(f"{name}={value}" for name, value in data.items())
     return [_since(begun, row["at"]), row["event"], step, _short(told)]

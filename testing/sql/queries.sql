@@ -62,15 +62,27 @@ FROM (
 SELECT skip.at
 FROM (
     SELECT min(s.wake_at) FILTER (WHERE s.state IN ('PENDING', 'RETRY_PENDING', 'UNKNOWN', 'COMPENSATION_PENDING')),
-           min(s.wake_at) FILTER (WHERE s.state IN ('WAITING', 'MANUAL_REQUIRED', 'COMPENSATION_FAILED') AND s.kind <> 'CHILD')
+           min(s.wake_at) FILTER (WHERE s.state IN ('WAITING', 'MANUAL_REQUIRED', 'COMPENSATION_FAILED')
+               AND NOT (s.kind IN ('CHILD', 'EACH') AND s.state = 'WAITING'))
     FROM milepost.step AS s
     JOIN milepost.run AS r ON r.id = s.run_id
     WHERE r.service = $1
 ) AS skip (at, bound)
 WHERE skip.at < coalesce(skip.bound, 'infinity');
 
+-- The latest runs; items of a fan-out only where there is room, those first that have not succeeded.
 -- name: timeline_runs
-SELECT r.id FROM milepost.run AS r ORDER BY r.created_at DESC, r.id DESC LIMIT $1;
+SELECT t.id
+FROM (
+    SELECT r.id, r.created_at
+    FROM milepost.run AS r
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT 1 FROM milepost.fanout_item AS i WHERE i.child_id = r.id) AS one
+    ) AS item
+    ORDER BY item.one, item.one AND r.state = 'SUCCEEDED', r.created_at DESC, r.id DESC
+    LIMIT $1
+) AS t
+ORDER BY t.created_at, t.id;
 
 -- name: timeline_run
 SELECT r.saga, r.key, r.state, r.code, r.cause, r.created_at, milepost.clock() AS now FROM milepost.run AS r WHERE r.id = $1;
@@ -82,10 +94,13 @@ WHERE s.run_id = $1
 ORDER BY s.n;
 
 -- name: timeline_history
-SELECT h.at, h.event, h.step, h.attempt, h.data::text AS data
+SELECT h.at, h.event, h.step, h.iteration, h.attempt, h.data::text AS data
 FROM milepost.history AS h
 WHERE h.run_id = $1
 ORDER BY h.n;
 
 -- name: dead_letters
 SELECT d.scope, d.topic, d.stage, d.code, d.message FROM milepost.dead_letter AS d ORDER BY d.first_failed_at LIMIT 20;
+
+-- name: is_held
+SELECT state = 'HELD' FROM milepost.request WHERE id = $1;

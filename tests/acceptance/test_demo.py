@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,8 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from milepost.devstack.databases import drop_database
+from playwright.async_api import expect
 
 from tests.support import servers
+from tests.support.browser import chromium, needs_browser
+from tests.support.house import ROOT
+from tests.support.waiting import until
 
 ORDERS = 40
 
@@ -98,6 +104,47 @@ def test_ctrl_c_stops_everything(folder: Path, environment: dict[str, str]) -> N
         rest = demo.stdout.read()
     assert demo.returncode == 130, rest
     assert "demo ok" not in rest
+
+
+@needs_browser
+async def test_what_is_kept_shows_its_tour_in_a_browser_and_can_be_ended(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    make = await said(["make", "-n", "demo", "KEEP=1"], ROOT, environment)
+    assert "milepost demo --keep" in make
+    out = await said(command("--orders", "20", "--keep"), folder, environment)
+    (pids,) = re.findall(r"^  kill ([\d ]+)", out, re.MULTILINE)
+    try:
+        (link,) = re.findall(r"http://\S+/sign-in/link\?token=\S+&next=/tour", out)
+        figures = json.loads((folder / "build" / "demo.json").read_text())
+        async with chromium() as browser:
+            page = await browser.new_page()
+            await page.goto(link)
+            assert page.url.endswith("/tour")
+            await expect(page.locator("h1")).to_have_text("What happened in the demo")
+            told = f"20 orders went through a shop, a bank, a warehouse and a carrier: {figures['completed']} were"
+            await expect(page.locator("main")).to_contain_text(told)
+            await expect(page.locator("main")).to_contain_text("0 effects lost, 0 duplicated")
+            await page.locator("main a[href^='/runs/0']").first.click()
+            await expect(page.locator("h1")).to_contain_text("order/")
+        assert set(map(int, pids.split())) <= set(left_behind(folder)), "everything keeps running"
+    finally:
+        for pid in pids.split():
+            os.kill(int(pid), signal.SIGINT)
+        await until(lambda: not left_behind(folder), within=60, what="every process gone")
+        (url,) = re.findall(r"export MILEPOST_DATABASE_URL=(\S+)", out)
+        await asyncio.to_thread(drop_database, environment["MILEPOST_DATABASE_URL"], url.rpartition("/")[2])
+
+
+async def said(words: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """Run a program to its end, which must be a good one, and return what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *words, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(240):
+        out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()[-6000:]
+    return out.decode()
 
 
 def test_too_few_orders_are_refused(tmp_path: Path) -> None:

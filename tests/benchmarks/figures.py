@@ -82,10 +82,10 @@ FIGURES: Mapping[str, Figure] = {
     "S1": Figure("saga steps/s ÷ dbos steps/s, 64 in flight", 8, 18, missing=_STEP),
     "S2": Figure("changes of many runs together ÷ one by one, steps/s", 1.5, 3, missing=_STEP),
     "S3": Figure(
-        "saga with each step over Kafka to another queue ÷ S1 rate",
+        "commands to a participant and their replies, over Kafka ÷ S1 rate",
         0.3,
         0.7,
-        missing="two transactions a step, and a message through outbox, relay and broker",
+        missing="two transactions a command, and two messages through outbox, relay and broker",
     ),
     "S4": Figure("one run alone, five steps, start to end, p50, ms", 10, 5, lower=True, missing=_ALONE),
     "S4.p99": Figure("one run alone, five steps, start to end, p99, ms", 20, 10, lower=True, missing=_ALONE),

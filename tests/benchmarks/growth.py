@@ -1,8 +1,8 @@
-"""G1: what retained rows cost. The same rates in two databases, one with 100,000 rows kept in outbox and inbox each,
-the other with 2,000,000 (10,000,000 with --full).
+"""G1: what retained rows cost. The same rates in two databases, one with 100,000 rows kept in outbox and inbox each and
+100,000 finished runs, the other with 2,000,000 rows and 1,000,000 runs (10,000,000 and 5,000,000 with --full).
 
 Rates: transactions that publish one event, on one connection; the drain of a backlog; events through the inbox's
-transactions, handed over from memory. What is judged is the worst of the three ratios.
+transactions, handed over from memory; steps of runs, likewise. What is judged is the worst of the four ratios.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from milepost.outbox.store import Sql
 
 from tests.support.inbox import IDS, Paid, intake_of, opened, record
 
+from .flows import STEPS
 from .harness import Bench, commit_rows
 from .inboxes import together
+from .kept_runs import keep_runs
 from .live import Placed
+from .sagas import by_hand
 
 FEW = 100_000
 OUTBOX = (
@@ -45,10 +48,11 @@ SENT = (
 
 @dataclass
 class Kept:
-    """A database with so many rows kept."""
+    """A database with so many rows and runs kept."""
 
     url: str
     rows: int
+    runs: int
 
 
 async def keep(bench: Bench, kept: Kept) -> None:
@@ -61,6 +65,8 @@ async def keep(bench: Bench, kept: Kept) -> None:
             await connection.execute(OUTBOX, some)
             await connection.execute(INBOX, some, start)
         await connection.execute(SENT)
+        bench.say(f"G1 keeping {kept.runs:,} runs")
+        await keep_runs(connection, kept.runs)
         await connection.execute("VACUUM (ANALYZE) milepost.outbox, milepost.inbox")
         await connection.execute("CHECKPOINT")
     finally:
@@ -133,11 +139,16 @@ async def consumed(bench: Bench, kept: Kept, count: int, start: int) -> float:
         return rate
 
 
+async def stepped(bench: Bench, kept: Kept, count: int) -> float:
+    """Steps a second of a worker that is handed its messages from memory."""
+    return await by_hand(bench, kept.url, count // STEPS, f"saga at {kept.runs:,} runs")
+
+
 async def measure(bench: Bench) -> None:
     """Fill both, then run all rounds, in turns."""
     many, size = bench.sizes.retained, bench.sizes.part(0.5)
     async with bench.database() as first, bench.database() as second:
-        small, large = Kept(first, min(FEW, many)), Kept(second, many)
+        small, large = Kept(first, min(FEW, many), min(FEW, many // 2)), Kept(second, many, many // 2)
         for kept in (small, large):
             await keep(bench, kept)
         for turn in range(bench.sizes.rounds):
@@ -146,6 +157,7 @@ async def measure(bench: Bench) -> None:
                 ("publish", 0.02, published),
                 ("drain", 1.0, drained),
                 ("inbox", 0.4, consumed),
+                ("steps", 0.04, stepped),
             ):
                 found = []
                 for kept in (small, large):

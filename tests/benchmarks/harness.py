@@ -18,7 +18,7 @@ from uuid import UUID
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from milepost.console.serve import collect_rarely
+from milepost.consumers.serving import collect_rarely
 from milepost.outbox.log import outbox_state
 from milepost.schemas.ids import SystemIds
 

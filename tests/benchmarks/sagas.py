@@ -2,9 +2,9 @@
 
 S1: `milepost serve` with all roles, 64 runs of five steps in flight: started one a transaction by another process, and
 seen to its end by looking at its row; beside dbos, which awaits as many such flows in one process. S2: a worker
-with 64 slots that is handed its messages from memory, changes together and one by one. S3: S1 with each step in another
-queue than the one before it, so that it is announced over Kafka; a remote participant's command and reply would be two
-such ways. S4: one run after another, from before its start to when its end is seen.
+with 64 slots that is handed its messages from memory, changes together and one by one. S3: five commands to a
+participant instead, and its replies, over Kafka both ways. S4: one run after another, from before its start to when
+its end is seen.
 """
 
 from __future__ import annotations
@@ -218,8 +218,8 @@ async def a_round(bench: Bench, driver: Driver, peer: Dbos, by_itself: str) -> N
     steps = await served_rate(bench, driver, local, bench.sizes.part(0.008), "saga")
     bench.say("S1 dbos, 64 in flight")
     bench.figure("S1", steps / await dbos_rate(bench, peer, few))
-    bench.say("S3 saga over Kafka")
-    bench.figure("S3", await served_rate(bench, driver, remote, 2 * few, "saga over Kafka") / steps)
+    bench.say("S3 commands over Kafka")
+    bench.figure("S3", await served_rate(bench, driver, remote, 2 * few, "commands over Kafka") / steps)
     bench.say("S4 one run alone")
     took = await driver.alone(local, 100)
     bench.figure("S4", percentile(took, 0.5))
@@ -233,7 +233,7 @@ async def a_round(bench: Bench, driver: Driver, peer: Dbos, by_itself: str) -> N
     for name, one, other in (
         ("S1", "dbos", "saga"),
         ("S2", "changes one by one", "changes together"),
-        ("S3", "saga", "saga over Kafka"),
+        ("S3", "saga", "commands over Kafka"),
     ):
         pair = [bench.rates[f"{variant}, CPU ms a step"][-1] for variant in (one, other)]
         bench.rate(f"{name} by processor time", pair[0] / pair[1])

@@ -11,7 +11,17 @@ from tests.support.apps.ledger_stage import Stage, staged
 from tests.support.process import served
 from tests.support.waiting import until
 
-ROLES = ("relay", "orchestrator", "worker", "compensator", "signals", "consumers", "waker", "upkeep")
+ROLES = (
+    "relay",
+    "orchestrator",
+    "worker",
+    "compensator",
+    "signals",
+    "consumers",
+    "waker",
+    "reconciler",
+    "upkeep",
+)
 
 
 async def test_every_role_in_a_process_of_its_own_carries_a_parcel_there_and_back(

@@ -10,8 +10,16 @@ from tests.support.house import ROOT
 from tests.support.places import commands, targets
 
 GROUPS = {"I": 9, "R": 5, "U": 9, "S": 18, "K": 6, "O": 7, "W": 9, "F": 18}
-IDS = [f"{group}{number}" for group, last in GROUPS.items() for number in range(1, last + 1)]
-ROW = re.compile(r"^\| *([A-Z]\d+) *\| *(.+?) *\| *(.+?) *\|$", re.M)
+SCENARIOS, INTERLEAVINGS = (
+    (31, 32, 33, 35, 37, 38, 39, 40, 42, 43, 44, 57),
+    (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
+)
+IDS = [
+    *(f"{group}{number}" for group, last in GROUPS.items() for number in range(1, last + 1)),
+    *(f"scenario {number}" for number in SCENARIOS),
+    *(f"interleaving {number}" for number in INTERLEAVINGS),
+]
+ROW = re.compile(r"^\| *([A-Z]\d+|scenario \d+|interleaving \d+) *\| *(.+?) *\| *(.+?) *\|$", re.M)
 ROWS = ROW.findall((ROOT / "docs" / "requirements.md").read_text())
 PLACE = re.compile(r"`([^`]+)`")
 

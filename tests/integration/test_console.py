@@ -172,7 +172,7 @@ def test_show_in_json_has_stable_keys(milepost: Call, with_runs: str) -> None:
     assert list(run) == [
         *("run", "id", "tenant", "service", "definition", "state", "code", "cause", "correlation", "trace"),
         *("created_at", "updated_at", "finished_at", "wake_at", "deadline_at", "active_s", "lock", "steps"),
-        *("history", "requests"),
+        *("history", "requests", "looked"),
     ]
     assert (run["state"], run["trace"]) == ("WAITING", TRACE)
     assert [step["step"] for step in run["steps"]] == ["reserve_stock", "charge_card", "ship", "delivered"]

@@ -103,9 +103,34 @@ def test_doctor_finds_every_kind_of_trouble(
         "MP632": "error",
         "MP633": "error",
         "MP634": "error",
+        "MP751": "warning",
+        "MP752": "error",
     }
     assert all(item["fix"] for item in lines(out) if item["code"])
     assert "order/o-3" in next(item["text"] for item in lines(out) if item["code"] == "MP627")
+
+
+def test_how_long_nobody_has_known_counts_from_the_doubt_and_not_from_the_last_probe(
+    milepost: Call, database_url: str, near_kafka: str
+) -> None:
+    asked = (
+        "UPDATE milepost.step SET since = milepost.clock() - interval '3 seconds',"
+        " doubt_at = milepost.clock() - interval '2 hours' WHERE state IN ('UNKNOWN', 'RECONCILING')"
+    )
+    execute(database_url, (SQL / "console_views.sql").read_text(), asked, "SELECT 1")
+    for n, state in ((1, "UNKNOWN"), (2, "RECONCILING")):
+        run = f"order/o-{n}"
+        status, out, err = milepost("runs", "show", f"01970000-0000-7000-8000-00000000000{n}")
+        assert status == 0, err
+        head, *rows = out.splitlines()
+        assert (
+            f"charge {state} for 2h" in head and "2h" in next(row for row in rows if "charge" in row).split()
+        )
+        assert run in next(
+            line for line in milepost("runs", "list")[1].splitlines() if "2h" in line and run in line
+        )
+    texts = {item["code"]: item["text"] for item in lines(milepost("doctor", "--json")[1])}
+    assert "order/o-1, 2h" in texts["MP626"]
 
 
 def test_the_outbox_shows_what_the_relay_put_aside(milepost: Call, database_url: str) -> None:

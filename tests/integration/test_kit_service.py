@@ -186,7 +186,8 @@ async def test_the_timeline_tells_rounds_from_tries() -> None:
         report = await timelines(bare.settings.dsn)
     for part in (
         "    dull#2   FAILED     1 try",
-        "step.started    dull, try 1",
+        "step.started    dull#1, try 1",
+        "step.started    dull#2, try 1",
         "    again#2  FAILED       ",
     ):
         assert part in report

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,10 +13,12 @@ import asyncpg
 import pytest
 from milepost import Context, Event, Repeat, Saga, Then
 from milepost.consumers import store_many, together
+from milepost.consumers.batching import ToStore
 from milepost.consumers.changes import Change
 from milepost.outbox.model import message_row
-from milepost.sagas.facts import Claim, Succeeded, TryFailed
+from milepost.sagas.facts import Act, Claim, Succeeded, TryFailed
 from milepost.schemas.envelope import Record
+from milepost.schemas.ids import Ids
 from milepost.schemas.messages import TimerMessage
 from pydantic import BaseModel
 
@@ -130,36 +133,69 @@ async def test_many_claims_and_finishes_are_a_transaction_each(database_url: str
         )
 
 
-async def test_one_alone_is_no_batch(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_after_another_needs_no_reading(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And who has changed the run meanwhile is seen all the same."""
+    reads: list[int] = []
+
+    async def counted(connection: Any, ids: Sequence[UUID]) -> Mapping[UUID, asyncpg.Record]:
+        reads.append(len(ids))
+        return await store_many.load_rows(connection, ids)
+
+    monkeypatch.setattr(together, "load_rows", counted)
+    saga, between = plain(), list[str]()
+    async with rig(database_url, saga) as it, worker_on(database_url, it.service) as hand:
+        undisturbed, stopped = await started(it, saga, 2)
+        await hand.take(undisturbed, "plain", "first")
+        await until(hand.idle, what="the end of the run")
+        assert (await it.states(undisturbed))[""] == "SUCCEEDED"
+        assert reads == [1], "for the claim"
+
+        around = hand.worker._tools.around
+
+        async def cancelled(call: Any, act: Any) -> Any:
+            if not between:
+                between.append(call.step.name)
+                assert await it.engine.change(call.run.id, Act("cancel", "ada", "no more", undo=False))
+            return await around(call, act)
+
+        hand.worker._tools = replace(hand.worker._tools, around=cancelled)
+        await hand.take(stopped, "plain", "first")
+        await until(hand.idle, what="the end of the first step")
+        states = await it.states(stopped)
+        assert states["first"] == "SUCCEEDED" and states[""] == "CANCELLED", states
+        assert between == ["first"] and states.get("last") != "SUCCEEDED"
+        await check_histories(it)
+
+
+async def test_behind_a_pooler_nothing_is_set_beyond_a_transaction(database_url: str) -> None:
     saga = plain()
-
-    async def never(*args: Any) -> Any:
-        raise AssertionError("a batch of one")
-
-    monkeypatch.setattr("milepost.consumers.grouping.change_many", never)
-    async with rig(database_url, saga) as it:
-        (run,) = await started(it, saga, 1)
-        await all_at_once(it, [run], Claim("first", worker_id()))
-        assert (await it.states(run))["first"] == "RUNNING"
+    async with rig(database_url, saga, max_size=1, pooler="transaction") as it:
+        runs = await started(it, saga, 5)
+        claims = [asyncio.create_task(it.engine.change(run, Claim("first", worker_id()))) for run in runs]
+        await asyncio.wait_for(asyncio.gather(*claims), 10)
+        assert await transactions(it) == 1
+        assert await it.value("SELECT current_setting('enable_seqscan')") == "on"
 
 
 async def test_who_was_faster_in_the_middle_of_a_batch_is_seen(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One run moves between its reading and its locking, one is held by another transaction; the rest goes on."""
+    """One run moves between its reading and its storing, one is held by another transaction; the rest goes on."""
     saga, there = plain(), worker_id()
     async with rig(database_url, saga) as it, rig(database_url, saga) as other:
         runs = await started(it, saga, 12)
         moved, held = runs[4], runs[7]
-        real, batches = store_many.lock_free, list[int]()
+        real, batches = store_many.store_decisions, list[int]()
 
-        async def overtaken(connection: asyncpg.Connection[Any], ids: Sequence[UUID]) -> Mapping[UUID, int]:
-            if not batches:
+        async def overtaken(connection: Any, many: Sequence[ToStore], ids: Ids) -> Mapping[UUID, datetime]:
+            batches.append(len(many))
+            if len(batches) == 1:
                 assert await other.engine.change(moved, Claim("first", there)) is not None
-            batches.append(len(ids))
-            return await real(connection, ids)
+            return await real(connection, many, ids)
 
-        monkeypatch.setattr(together, "lock_free", overtaken)
+        monkeypatch.setattr(together, "store_decisions", overtaken)
         async with other.database.pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT 1 FROM milepost.run WHERE id = $1 FOR UPDATE", held)
             claims = [asyncio.create_task(it.engine.change(run, Claim("first", worker_id()))) for run in runs]
@@ -169,7 +205,7 @@ async def test_who_was_faster_in_the_middle_of_a_batch_is_seen(
         answers = await asyncio.gather(*claims)
         won = [answer is not None and answer.decision.claimed is not None for answer in answers]
         assert won == [run != moved for run in runs]
-        assert batches == [12]
+        assert batches == [12, 1]
         assert await it.value("SELECT worker FROM milepost.step WHERE run_id = $1", moved) == there
         assert await it.value("SELECT count(*) FROM milepost.step WHERE fence = 1 AND attempt = 1") == len(
             runs
@@ -273,7 +309,7 @@ async def test_a_poll_of_timers_is_one_transaction_although_a_run_of_it_is_broke
 
 
 class Together:
-    """Steps of several runs that end at the same moment; the last of them loses the answer to the next commit."""
+    """Steps of several runs that end at the same moment; the last of them loses the answer to the next batch."""
 
     def __init__(self, proxy: Proxy, size: int) -> None:
         self.proxy, self.size = proxy, size
@@ -287,7 +323,7 @@ class Together:
         async def first(ctx: Context[Order]) -> Number:
             self.calls.append(f"first {ctx.input.id}")
             if await self.barrier.wait() == 0:
-                self.proxy.lose(b"COMMIT;")
+                self.proxy.lose(b"step.completed")
             return Number()
 
         @made.step(repeat=Repeat.NEVER)
@@ -299,7 +335,40 @@ class Together:
         return made
 
 
-async def test_the_answer_to_a_batchs_commit_is_lost(database_url: str) -> None:
+async def test_a_batch_that_is_not_waited_for_is_decided_anew(database_url: str) -> None:
+    """Its statement times out while its connection stands: what was claimed by it is begun all the same, and once."""
+    calls: list[str] = []
+    saga = Saga("plain", version=1, input=Order, key=lambda order: order.id)
+
+    @saga.step(repeat=Repeat.NEVER)
+    async def first(ctx: Context[Order]) -> None:
+        calls.append(ctx.input.id)
+
+    saga.flow(first)
+    async with (
+        proxied(database_url) as (proxy, through),
+        rig(database_url, saga) as it,
+        worker_on(through, it.service, slots=6) as hand,
+        asyncpg.create_pool(through, min_size=0, command_timeout=0.5) as impatient,
+    ):
+        runs = await started(it, saga, 6)
+        patient, hand.engine._group._pool = hand.engine._group._pool, impatient
+        pass_on = proxy.delay(b"step.started")
+        taken = await asyncio.gather(
+            *(hand.take(run, "plain", "first") for run in runs), return_exceptions=True
+        )
+        assert [type(answer) for answer in taken] == [TimeoutError] * 6
+        assert await it.value("SELECT count(*) FROM milepost.step WHERE state = 'RUNNING'") == 6
+        hand.engine._group._pool = patient
+        pass_on.set()
+        assert await asyncio.gather(*(hand.take(run, "plain", "first") for run in runs)) == [True] * 6
+        await until(hand.idle, what="the end of all steps")
+        assert await it.value("SELECT count(*) FROM milepost.run WHERE state = 'SUCCEEDED'") == 6
+        assert sorted(calls) == [f"o-{n}" for n in range(6)]
+        await check_histories(it)
+
+
+async def test_the_answer_to_a_batch_is_lost(database_url: str) -> None:
     """Interleaving 15 for many: all of them are read again by fence, and none is done twice."""
     async with proxied(database_url) as (proxy, through):
         world = Together(proxy, 6)

@@ -65,6 +65,13 @@ FILL = (
     " finished_at) SELECT md5('w' || n)::uuid, 's', 'stripe', 'e' || n, '/', '{}', '{}', '\\x00',"
     " CASE WHEN n % 1000 = 0 THEN 'RECEIVED' ELSE 'PROCESSED' END, CASE WHEN n % 1000 = 0 THEN now() END,"
     " CASE WHEN n % 1000 > 0 THEN now() END FROM generate_series(1, $1::int) AS n",
+    # A fan-out in the middle: the first half has ended, one of a thousand badly, and twenty are under way.
+    "INSERT INTO milepost.fanout (run_id, step, attempt, input_version, total, next, started)"
+    " SELECT md5('f')::uuid, 'send', 1, 1, $1::int, $1::int / 2, 20",
+    "INSERT INTO milepost.fanout_item (run_id, step, number, key, input, state, child_id)"
+    " SELECT md5('f')::uuid, 'send', n - 1, 'k' || n, '{}', CASE WHEN n > $1::int / 2 THEN 'PENDING'"
+    " WHEN n > $1::int / 2 - 20 THEN 'STARTED' WHEN n % 1000 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END,"
+    " CASE WHEN n <= $1::int / 2 THEN md5('r' || n)::uuid END FROM generate_series(1, $1::int) AS n",
     "INSERT INTO milepost.resource (name, run_id) SELECT 'k' || n, md5('r' || n)::uuid"
     " FROM generate_series(1, $1::int) AS n",
     "UPDATE milepost.run SET resource = 'k77' WHERE id = md5('r77')::uuid AND $1::int > 0",

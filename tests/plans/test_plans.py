@@ -55,9 +55,10 @@ GROWING = (
     "request",
     "resource",
     "resource_queue",
+    "fanout_item",
 )
 #: What the relay's reading connection sets before each statement.
-RELAY, WAKER = OutboxSql.force_plan, SagaSql.wake_by_index
+RELAY, WAKER, WALKS = OutboxSql.force_plan, SagaSql.wake_by_index, RetentionSql.for_walks
 NOW = datetime.now(UTC)
 #: Rows in a state that few have: all of them are looked at where the newest are asked for.
 IN_STATE = ROWS // 1000
@@ -128,9 +129,12 @@ QUERIES = {
     "letters: held keys": Hot(LettersSql.held, ("consumer:c", "t", [b"k1", b"k2"]), 20),
     "letters: next to redrive": Hot(RedriveSql.next_letter, ("consumer:c",), 60),
     "letters: of a consumer": Hot(RedriveSql.waiting, (["consumer:c"],), 60),
-    "console: letters": Hot(DeadSql.letters, (["OPEN"], None, None, [], None, None, None, 5), IN_STATE * 60),
+    "console: letters": Hot(
+        DeadSql.letters, (["OPEN"], None, None, [], None, None, None, 5, None), IN_STATE * 60
+    ),
     "console: one letter": Hot(DeadSql.letter, (77,), 60),
     "waker: tick": Hot(SagaSql.wake_due, ("s", 1000, DUE, "s.timers", "milepost.timer"), 600, WAKER),
+    "waker: leases that have ended": Hot(SagaSql.lease_ended, ("s",), 60),
     "waker: steps of dead workers": Hot(SagaSql.stale_steps, ("s", 100, ["order/1#@1"]), 60),
     "run: load": Hot(SagaSql.load_run, (RUN,), 60),
     "run: lock": Hot(SagaSql.lock_run, (RUN,), 20),
@@ -154,11 +158,11 @@ QUERIES = {
             timedelta(0),
             None,
             False,
+            None,
         ),
         200,
     ),
     "runs: load a batch": Hot(ManySql.load_runs, (MANY,), 2000, BATCH),
-    "runs: lock a batch": Hot(ManySql.lock_runs, (MANY,), 1000, BATCH),
     "runs: store a batch": Hot(
         ManySql.store_decisions,
         (
@@ -188,17 +192,20 @@ QUERIES = {
     "steps: which runs stop": Hot(PulseSql.stopping_runs, (named("l", 1),), 30),
     "steps: a heartbeat": Hot(PulseSql.beat_progress, (RUN, "pay", "", 0, named("l", 1), "{}"), 30),
     # All ended a moment ago: the oldest of many that are to go, and a walk that finds none.
-    "retention: runs": Hot(RetentionSql.purge_runs, (NOW + timedelta(hours=1), 500), 30_000),
-    "retention: no runs": Hot(RetentionSql.purge_runs, (NOW - timedelta(days=365), 500), 30),
+    "retention: runs": Hot(RetentionSql.purge_runs, (NOW + timedelta(hours=1), 500), 30_000, WALKS),
+    "retention: no runs": Hot(RetentionSql.purge_runs, (NOW - timedelta(days=365), 500), 40, WALKS),
     "versions: handed over": Hot(
         VersionsSql.handed, ("s", ["order/1#@1"], ["work", "timer"], ["default"], 100), 20
     ),
     "versions: hand over": Hot(
         VersionsSql.hand_over, (named("r", 1000), "work", "pay", "", 0, "s", ["order/2#@1"], DUE), 120
     ),
+    "versions: hand over a reply": Hot(
+        VersionsSql.hand_over_reply, (named("r", 1000), "pay", "", "do", "s", ["order/2#@1"], "{}"), 120
+    ),
     "requests: open": Hot(RequestSql.open_requests, ("s", ["order/1#@1"], 100), 1000),
     "requests: take": Hot(RequestSql.take_request, (named("a", 1000),), 30),
-    "console: worklist": Hot(ActsSql.worklist, ([], 100, None, []), 1500),
+    "console: worklist": Hot(ActsSql.worklist, ([], 100, None, [], None, None, None), 1500),
     "console: old requests": Hot(ActsSql.old_requests, (DUE,), 1000),
     "signals: insert": Hot(
         SignalSql.insert_signals,

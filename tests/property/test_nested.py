@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.nested_drawn import Seq, trees
+from tests.support.nested_drawn import Seq, drawn
 from tests.support.nested_ending import Watch, bring_to_its_end, check_end
 from tests.support.nested_plays import play
 from tests.support.nested_world import NestedWorld
@@ -23,6 +23,12 @@ HOWS = st.sampled_from(
     ["ok"] * 6 + ["lost", "nothing", "retry", "not_sent", "die_before", "die_after", "freeze", "hand_back"]
 )
 PAUSES = st.sampled_from([SECOND, 31 * SECOND, MINUTE, 6 * MINUTE, HOUR, timedelta(hours=2)])
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Seq:
+    """Flows up to three shapes deep."""
+    return drawn(lambda choices: draw(st.sampled_from(choices)))
 
 
 class Nested(RuleBasedStateMachine):
@@ -129,7 +135,8 @@ def test_plays_by_seed_end_as_the_model_says(part: int) -> None:
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-@pytest.mark.parametrize("seed", [335, 388])
+@pytest.mark.parametrize("seed", [335, 388, 3025, 14091])
 def test_plays_that_once_went_wrong(seed: int) -> None:
-    """335: a round that poor work has ended, with the last thing in it lost; 388: who says what a lost run does."""
+    """335: a round that poor work has ended, with the last thing in it lost; 388: who says what a lost run does;
+    3025 and 14091: poor work of two branches in one round."""
     play(seed)

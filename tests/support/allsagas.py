@@ -316,6 +316,8 @@ def facts(step: Step, ages: tuple[int, ...] = (0, 1)) -> list[Fact]:
         found += replies(step)
         found += [Succeeded(step.name, step.fence, None, step.iteration, awaits_reply=True)]
     found += [ChildSeen(step.name, step.iteration)]
+    if step.kind is StepKind.EACH:
+        found += [Succeeded(step.name, step.fence, None, step.iteration, items=2)]
     for generation in (step.generation - age for age in ages):
         found += [
             Wake(step.name, generation, step.iteration),

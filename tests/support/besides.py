@@ -8,13 +8,15 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from milepost.sagas.definition import Definition
-from milepost.sagas.facts import Act, Claim, Replied, Stale, Start, Wake
+from milepost.sagas.facts import Act, ChildSeen, Claim, Replied, Stale, Start, Succeeded, Wake
+from milepost.sagas.model import Fan
 from milepost.sagas.shapes import all_of, at_least, loop, optional, sequence, when
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
-from milepost.schemas.states import StepState
+from milepost.schemas.states import RunState, StepState
 
+from tests.support.allsagas import add_approval, answers
 from tests.support.branches import ONCE, Branches
-from tests.support.nestedsagas import Book, Booked
+from tests.support.nestedsagas import Book, Booked, spread
 from tests.support.sagas import HOUR, NOW, WORKER, Delivered, add_step, new_saga
 
 TWICE = Retry(attempts=2, within=None)
@@ -240,9 +242,19 @@ def plays() -> Iterator[tuple[str, Branches]]:
         _tried("unknown")(play)
         end(play)
         yield f"doubted, {cause}", play
+    yield "forgotten", _forgotten()
     yield from _joins()
+    yield from _in_part()
     yield from _beginnings()
     yield from _ends()
+
+
+def _forgotten() -> Branches:
+    """The database has moved since the run was made, and a step that is not to be repeated comes."""
+    play = run_of(plain("it", repeat=Repeat.NEVER))
+    play.run = replace(play.run, moved_at=NOW)
+    play.begin("it")
+    return play
 
 
 def _refusing() -> Make:
@@ -276,6 +288,26 @@ def _joins() -> Iterator[tuple[str, Branches]]:
                 _tried(verdict)(play)
                 end(play)
                 yield f"{title}, {what}, {cause}", play
+
+
+def _in_part() -> Iterator[tuple[str, Branches]]:
+    """Items have failed, and then one branch is enough while the other stands in front of a person."""
+    asked = (
+        "person",
+        lambda saga: add_approval(saga, "it"),
+        lambda play: play.fact(answers(play.row("it"))[0]),
+    )
+    for cause, it, end in (*succeeds(), asked):
+        play = run_of(spread, first(it, plain("other", on_failure=Then.PERSON)))
+        play.begin("spread")
+        play.fact(Succeeded("spread", play.row("spread").fence, items=2))
+        row = replace(play.row("spread"), fan=Fan(1, 2, next=2, started=0, succeeded=1, failed=1))
+        play.run = replace(play.run, steps=(row,))
+        play.fact(ChildSeen("spread"))
+        _tried("fatal")(play)
+        end(play)
+        assert play.run.state is RunState.PARTIALLY_SUCCEEDED
+        yield f"in part, {cause}", play
 
 
 def _beginnings() -> Iterator[tuple[str, Branches]]:

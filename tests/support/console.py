@@ -30,9 +30,21 @@ class Said:
 
 async def say(url: str, *words: str, env: Mapping[str, str] | None = None, by: str = "ann") -> Said:
     """Run a command of `milepost --json` against a database."""
+    code, out, errors = await _run(url, "--json", "--as", by, *words, env=env)
+    return Said(code, [json.loads(line) for line in out.splitlines()], errors)
+
+
+async def spoken(url: str, *words: str) -> str:
+    """Return what a command says to people."""
+    code, out, errors = await _run(url, *words)
+    assert code == 0, errors
+    return out
+
+
+async def _run(url: str, *words: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     path = os.pathsep.join(part for part in [os.environ.get("PYTHONPATH", ""), str(ROOT)] if part)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "milepost.console.main", "--json", "--database", url, "--as", by, *words),
+        *(sys.executable, "-m", "milepost.console.main", "--database", url, *words),
         env={**os.environ, "PYTHONPATH": path, **(env or {})},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -42,7 +54,7 @@ async def say(url: str, *words: str, env: Mapping[str, str] | None = None, by: s
     async with asyncio.timeout(60):
         out, errors = await process.communicate()
     assert process.returncode is not None
-    return Said(process.returncode, [json.loads(line) for line in out.splitlines()], errors.decode())
+    return process.returncode, out.decode(), errors.decode()
 
 
 async def items(url: str, *words: str) -> list[dict[str, Any]]:

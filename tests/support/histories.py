@@ -10,21 +10,22 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from milepost import Context, FanOut, Saga
 from milepost.sagas import facts
 from milepost.sagas.decide import decide
 from milepost.sagas.definition import Definition
-from milepost.sagas.model import Decision, Limits, Run, Step
+from milepost.sagas.model import Decision, Fan, Limits, Run, Step
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
 from pydantic import BaseModel, TypeAdapter
 
-from tests.support.sagas import RUN_ID, WORKER
+from tests.support.sagas import RUN_ID, WORKER, Order, add_step, new_saga
 
 FOLDER = Path(__file__).parents[1] / "unit" / "sagas" / "histories"
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -32,6 +33,8 @@ DICE = 0.5
 LIMITS = Limits()
 #: What goes wrong in a recording: nothing, or the first try of each step in one of these ways.
 FAULTS = ("fatal", "retry", "lost", "unknown", "timeout")
+#: How two items end: one of each, or, where that is what goes wrong, both badly.
+ONE_FAILED, BOTH_FAILED = [2, 2, 0, 1, 1], [2, 2, 0, 0, 2]
 
 
 def examples() -> Iterator[Definition]:
@@ -40,8 +43,25 @@ def examples() -> Iterator[Definition]:
     from milepost.examples.report.saga import report
     from milepost.examples.shop.saga import order
 
-    for saga in (order, notification, report):
+    for saga in (order, notification, report, _mailing()):
         yield saga.definition
+
+
+def _mailing() -> Saga[Order]:
+    """A fan-out between two steps; no example has that."""
+    letter, saga = new_saga("letter"), new_saga("mailing")
+    letter.flow(add_step(letter, "send"))
+    before, after = add_step(saga, "prepare", undo=True), add_step(saga, "report")
+
+    async def letters(ctx: Context[Order]) -> AsyncIterator[Order]:
+        yield ctx.input
+
+    async def recall(ctx: Context[Order], done: FanOut) -> None: ...
+
+    spread = saga.each("spread", letter, items=letters, min_success=0.5)
+    spread.undo(recall)
+    saga.flow(before, spread, after)
+    return saga
 
 
 # --- facts as JSON ----------------------------------------------------------------------------------------
@@ -117,8 +137,17 @@ class Play:
             correlation_id=str(RUN_ID),
         )
 
-    def feed(self, fact: facts.Fact, now: datetime, dice: float) -> Decision:
-        """Decide, and keep what came of it."""
+    def feed(
+        self, fact: facts.Fact, now: datetime, dice: float, fan: Sequence[int] | None = None
+    ) -> Decision:
+        """Decide, and keep what came of it; `fan` says how the items stand of the row that the fact is about."""
+        if fan is not None and isinstance(fact, facts.ChildSeen):
+            seen = self.run.step(fact.step, fact.iteration)
+            rows = tuple(
+                dataclasses.replace(row, fan=Fan(row.attempt, *fan)) if row is seen else row
+                for row in self.run.steps
+            )
+            self.run = dataclasses.replace(self.run, steps=rows)
         decision = decide(self.definition, self.run, fact, now, dice=dice, limits=LIMITS)
         self.run = dataclasses.replace(decision.run, version=self.run.version + 1)
         self.events += [f"{entry.step or 'run'} {entry.event}" for entry in decision.history]
@@ -154,7 +183,7 @@ def replayed(definition: Definition, history: Mapping[str, Any]) -> dict[str, An
     """Return what the present code makes of a recorded history."""
     play = Play(definition, history["input"])
     for fact in history["facts"]:
-        play.feed(read(fact["what"]), datetime.fromisoformat(fact["now"]), fact["dice"])
+        play.feed(read(fact["what"]), datetime.fromisoformat(fact["now"]), fact["dice"], fact.get("fan"))
     return play.outcome()
 
 
@@ -198,10 +227,11 @@ class Recorder:
             "outcome": self.play.outcome(),
         }
 
-    def _feed(self, fact: facts.Fact) -> None:
+    def _feed(self, fact: facts.Fact, fan: Sequence[int] | None = None) -> None:
         self.now += timedelta(seconds=1)
-        self.told.append({"now": self.now.isoformat(), "dice": DICE, "what": written(fact)})
-        self.play.feed(fact, self.now, DICE)
+        more = {} if fan is None else {"fan": fan}
+        self.told.append({"now": self.now.isoformat(), "dice": DICE, "what": written(fact)} | more)
+        self.play.feed(fact, self.now, DICE, fan)
 
     def _next(self, step: Step) -> None:
         node = self.definition.node(step.name) or self.definition.undone_by(step.name)
@@ -221,6 +251,9 @@ class Recorder:
             case StepState.WAITING if self._strikes(step) and step.attempt < 3:
                 self.now = step.wake_at or self.now
                 self._feed(facts.Wake(step.name, step.generation, **where))
+            case StepState.WAITING if node.each is not None:
+                ends = BOTH_FAILED if (self.fault, self.at) == ("items", step.name) else ONE_FAILED
+                self._feed(facts.ChildSeen(step.name, **where), ends)
             case StepState.WAITING:
                 self._feed(facts.Signalled(step.name, step.generation, sample(node.result), **where))
             case _:
@@ -231,8 +264,9 @@ class Recorder:
         return step.name == self.at and self.fault == "timeout"
 
     def _run(self, step: Step, result: Any) -> None:
-        if step.name != self.at or step.attempt > 1 or self.fault == "timeout":
-            self._feed(facts.Succeeded(step.name, step.fence, result, iteration=step.iteration))
+        if step.name != self.at or step.attempt > 1 or self.fault in {"timeout", "items"}:
+            items = 2 if step.kind is StepKind.EACH else 0
+            self._feed(facts.Succeeded(step.name, step.fence, result, step.iteration, items=items))
         elif self.fault == "lost":
             self._feed(facts.Stale(step.name, step.fence, self.now, iteration=step.iteration))
         else:
@@ -291,7 +325,8 @@ def recordings(definition: Definition) -> Iterator[tuple[str, Recorder]]:
     head = f"{definition.name}-v{definition.version}"
     yield f"{head}.json", Recorder(definition, "", "")
     for node in definition.nodes:
-        for fault in ("timeout",) if node.kind is StepKind.WAIT else FAULTS[:-1]:
+        faults = ("timeout",) if node.kind is StepKind.WAIT else FAULTS[:-1]
+        for fault in (*faults, "items") if node.each is not None else faults:
             yield f"{head}-{node.name}-{fault}.json", Recorder(definition, fault, node.name)
 
 

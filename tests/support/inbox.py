@@ -22,9 +22,9 @@ from milepost.schemas.ids import SystemClock, SystemIds
 from milepost.schemas.settings import Settings
 from milepost.schemas.transaction import Transaction
 from milepost.streams.database import Database
-from milepost.streams.kafka import GroupOptions
 from milepost.streams.kafka_client import KafkaAt
 from milepost.streams.lifecycle import Role, Stop
+from milepost.streams.membership import GroupOptions
 from milepost.streams.reader import GroupReader
 
 EFFECTS = "CREATE TABLE effect (n bigserial PRIMARY KEY, event uuid NOT NULL, text text NOT NULL)"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
-from hypothesis import strategies as st
 from milepost.sagas.definition import Definition
 from milepost.sagas.shapes import all_of, at_least, best_effort, loop, optional, sequence, when
 from milepost.schemas.options import Found, Probe, Repeat, Retry, Then
@@ -168,43 +167,50 @@ class _Drawing:
         return Seq(tuple(self.part(depth, rounds) for _ in range(self.one(1, 1, 2, 3))))
 
 
-@st.composite
-def trees(draw: st.DrawFn) -> Seq:
-    """Flows up to three shapes deep."""
-    return _Drawing(lambda choices: draw(st.sampled_from(choices))).seq(3, 0)
+def drawn(choose: Callable[[tuple[Any, ...]], Any]) -> Seq:
+    """Draw a flow up to three shapes deep."""
+    return _Drawing(choose).seq(3, 0)
 
 
 def drawn_by(dice: random.Random) -> Seq:
     """Draw a flow without Hypothesis, which is much faster, and cannot make it smaller."""
-    return _Drawing(dice.choice).seq(3, 0)
+    return drawn(dice.choice)
 
 
 def build(tree: Seq) -> Definition:
     """Declare the saga of a drawn flow."""
     saga = new_saga()
-    saga.flow(*[_node(saga, part) for part in tree.parts])
+    saga.flow(*flow_of(saga, tree, _leaf))
     return saga.definition
 
 
-def _node(saga: Any, part: Part) -> Any:
+#: Declares the node of a leaf on a saga.
+Declare: TypeAlias = Callable[[Any, Leaf], Any]
+
+
+def flow_of(saga: Any, tree: Seq, leaf: Declare) -> list[Any]:
+    """Return what a drawn flow is for a saga, whose leaves `leaf` declares."""
+    return [_node(saga, part, leaf) for part in tree.parts]
+
+
+def _node(saga: Any, part: Part, leaf: Declare) -> Any:
     match part:
         case Leaf():
-            return _leaf(saga, part)
-        case Seq(parts=parts):
-            return sequence(*[_node(saga, one) for one in parts])
+            return leaf(saga, part)
+        case Seq():
+            return sequence(*flow_of(saga, part, leaf))
         case Par(kind=kind, need=need, branches=branches):
-            made = [_node(saga, one) for one in branches]
+            made = [_node(saga, one, leaf) for one in branches]
             if kind == "at_least":
                 return at_least(need, *made)
             if kind == "optional":
                 return optional(made[0])
             return (all_of if kind == "all_of" else best_effort)(*made)
         case When(name=name, answer=answer):
-            then = [_node(saga, one) for one in part.then.parts]
-            otherwise = [_node(saga, one) for one in part.otherwise.parts]
+            then, otherwise = flow_of(saga, part.then, leaf), flow_of(saga, part.otherwise, leaf)
             return when(lambda v: answer, *then, otherwise=otherwise, name=name)
         case Loop(name=name, at_most=at_most, then=failing):
-            body = [_node(saga, one) for one in part.body.parts]
+            body = flow_of(saga, part.body, leaf)
             return loop(
                 *body, until=_until(body[0], part.good), at_most=at_most, on_failure=failing, name=name
             )

@@ -13,7 +13,8 @@ from milepost.sagas.model import Run, Step
 from milepost.schemas.options import Then
 from milepost.schemas.states import FINAL_RUN_STATES, FINAL_STEP_STATES, RunState, StepKind, StepState
 
-from tests.support.nested_model import End, Key, Model, fated
+from tests.support.nested_model import End, Key, Model
+from tests.support.nested_outcome import Outcome
 from tests.support.nested_world import NestedWorld, Pending
 
 STOPPED = {
@@ -165,51 +166,12 @@ def bring_to_its_end(world: NestedWorld) -> None:
 def check_end(watch: Watch) -> None:
     """Assert that state, effects and undos are what the model says."""
     world, run = watch.world, watch.world.run
-    for key, row in rows_of(run).items():
-        happened, outside = world.outside.effects[key], row.kind not in {StepKind.WAIT, StepKind.TIMER}
-        if row.state is StepState.SUCCEEDED and outside:
-            assert happened == 1, f"{key} says SUCCEEDED without its effect"
-        if row.state in {StepState.FAILED, StepState.CANCELLED} and not row.doubt:
-            assert happened == 0, f"{key} says {row.state} without doubt, and took effect"
-    if watch.reasons is None:
-        assert (run.state, world.outside.undone) == (RunState.SUCCEEDED, [])
-    else:
-        wanted = [_stopped(watch, reason) for reason in watch.reasons]
-        assert (run.state, world.outside.undone) in wanted, (
-            f"{run.state} {world.outside.undone}, not {wanted}"
-        )
-    _check_fate(world)
-
-
-def _stopped(watch: Watch, reason: Then) -> tuple[RunState, list[Key]]:
-    """Return the end of a run that stopped for a reason: its state, and what is undone in which order."""
-    if reason is Then.CANCEL:
-        return RunState.CANCELLED, []
-    leaves, rows = watch.world.leaves, rows_of(watch.world.run)
-    doubted = [
-        key
-        for key, row in rows.items()
-        if row.state in {StepState.FAILED, StepState.SKIPPED}
-        and row.doubt
-        and leaves[row.name].undo == "blind"
-    ]
-    finished = [
-        key
-        for key in reversed(watch.model.order)
-        if leaves[key[0]].undo != "none" and leaves[key[0]].kind in {"step", "command"}
-    ]
-    undone = [] if reason is Then.FAIL else doubted + finished
-    return RunState.COMPENSATED if undone else RunState.FAILED, undone
-
-
-def _check_fate(world: NestedWorld) -> None:
-    """Where no person and no race decides, the end follows from what the other sides would do."""
-    fate = None if world.told else fated(world.tree)
-    if fate is None:
-        return
-    if not fate.ok:
-        assert world.run.state in {RunState.FAILED, RunState.COMPENSATED}, f"{world.run.state}"
-        return
-    assert world.run.state is RunState.SUCCEEDED, f"{world.run.state}, but nothing could stop it"
-    effects = {key for key, n in world.outside.effects.items() if n}
-    assert fate.effects is None or effects == fate.effects, f"{effects}, not {set(fate.effects)}"
+    Outcome(
+        tree=world.tree,
+        state=run.state,
+        rows=rows_of(run),
+        effects=world.outside.effects,
+        undone=world.outside.undone,
+        order=watch.model.order,
+        told=world.told,
+    ).check(watch.reasons)

@@ -374,7 +374,12 @@ class NestedWorld:
         return [s for s in self.run.steps if s.state is StepState.MANUAL_REQUIRED]
 
     def person(self, row: Step, wish: Literal["retry", "skip", "compensate"]) -> bool:
-        """Let a person look at what happened, and decide; returns whether that was possible."""
+        """Let a person look at what happened, and decide; returns whether that was possible.
+
+        Who turns the run round says so of everything that stands in front of a person: what did happen comes first.
+        """
+        if wish == "compensate":
+            row = next((one for one in self.held() if self.outside.effects[one.name, one.iteration]), row)
         key = (row.name, row.iteration)
         wish = (
             "retry" if self.run.cause is not None else wish

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -65,6 +65,7 @@ def nested() -> Iterator[tuple[str, Definition]]:
     yield "command-no-undo", _of(lambda saga: (all_of(_sent(saga, Repeat.SAFE), _failing(saga, "it")),))
     yield "command-wrong", _of(lambda saga: (_sent(saga, Repeat.SAFE, _raises),))
     yield from _children()
+    yield from _spreads()
 
 
 class Booked(Event, type="truck.booked", topic="trucks", key="truck"):
@@ -150,6 +151,55 @@ def _child_saga() -> Any:
 def _started(saga: Any, given: Any = None, **options: Any) -> Any:
     made = given or (lambda v: Order(id=f"{v.input.id}-child"))
     return saga.child("sub", _child_saga(), input=made, **({"no_undo": "none needed"} | options))
+
+
+def _asked(saga: Any, name: str) -> Any:
+    wait = _wait(Then.RECONCILE)(saga, name)
+    wait.probe(_found)
+    return wait
+
+
+async def _found(ctx: Any) -> Probe[Delivered]:
+    return Found(Delivered(id="x"))
+
+
+async def _items(ctx: Any) -> AsyncIterator[Order]:
+    for name in ("a", "b"):
+        yield Order(id=name)
+
+
+def spread(saga: Any, **options: Any) -> Any:
+    """Add a fan-out of which half the items have to succeed."""
+    chosen = {"min_success": 0.5, "retry": ONCE, "no_undo": "none needed"} | options
+    return saga.each("spread", _child_saga(), items=_items, **chosen)
+
+
+def _undone(saga: Any, **options: Any) -> Any:
+    node = spread(saga, no_undo=None, **options)
+    node.undo(retry=ONCE)(_take_back)
+    return node
+
+
+async def _take_back(ctx: Any, done: Any) -> None: ...
+
+
+def _spreads() -> Iterator[tuple[str, Definition]]:
+    yield "each", _of(lambda saga: (_plain(saga, "it"), spread(saga)))
+    yield "each-alone", _of(lambda saga: (spread(saga, retry=Retry(attempts=2)),))
+    yield "each-first", _of(lambda saga: (spread(saga), _plain(saga, "it")))
+    yield "each-person", _of(lambda saga: (spread(saga, on_failure=Then.PERSON),))
+    yield "each-undone", _of(lambda saga: (_undone(saga), _plain(saga, "it")))
+    yield "each-undone-person", _of(lambda saga: (_undone(saga, on_failure=Then.PERSON),))
+    yield "each-beside", _of(lambda saga: (all_of(spread(saga), _plain(saga, "it")),))
+    yield "each-wait", _of(lambda saga: (all_of(spread(saga), _wait(Then.CANCEL)(saga, "it")),))
+    yield "each-optional", _of(lambda saga: (optional(spread(saga)), _wait(Then.PERSON)(saga, "it")))
+    yield "each-least", _of(lambda saga: (at_least(1, spread(saga), _plain(saga, "it")),))
+    yield "each-no-undo", _of(lambda saga: (all_of(spread(saga), _failing(saga, "it")),))
+    yield "each-loop", _of(lambda saga: (loop(spread(saga), until=_no, at_most=1),))
+    yield "each-choice", _of(lambda saga: (spread(saga), when(_raises, _plain(saga, "it"))))
+    yield "each-then-optional", _of(lambda saga: (spread(saga), optional(_failing(saga, "it"))))
+    yield "each-reconciled", _of(lambda saga: (spread(saga), _asked(saga, "it")))
+    yield "each-told", _of(lambda saga: (spread(saga), _wait(Then.CONTINUE)(saga, "it")))
 
 
 def _children() -> Iterator[tuple[str, Definition]]:

@@ -55,7 +55,13 @@ class Person:
         before, history = await version(stage, run), await stage.history(run)
         said = await self("runs", act, *options, "--reason", "let me")
         assert said.status == 3 and words in said.error and '"MP615"' in said.error, said
-        assert (said.lines[0]["outcome"], said.lines[0]["audit"]) == ("refused", None)
+        assert said.lines[0]["outcome"] == "refused"
+        kept = await stage.pool.fetchrow(
+            "SELECT outcome, kind, actor, evidence FROM milepost.audit WHERE id = $1",
+            UUID(said.lines[0]["audit"]),
+        )
+        assert kept is not None and tuple(kept)[:3] == ("REFUSED", "PERSON", "ann")
+        assert words in json.loads(kept["evidence"])["refused"]
         assert (await version(stage, run), await stage.history(run)) == (before, history)
         row = await request_of(stage, run)
         assert (row["state"], row["by"], row["reason"]) == ("REFUSED", "ann", "let me")

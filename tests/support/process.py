@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,6 +174,15 @@ class Supervised:
         return "\n---\n".join(life.tail() for life in self.lives[-3:])
 
 
+def _assertions(errors: BaseExceptionGroup[BaseException]) -> Iterator[AssertionError]:
+    """Yield what has failed, however deep in groups."""
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _assertions(error)
+        elif isinstance(error, AssertionError):
+            yield error
+
+
 @asynccontextmanager
 async def supervising(processes: Sequence[Supervised]) -> AsyncIterator[None]:
     """Keep processes running as long as the block lasts; none is left afterwards.
@@ -191,7 +200,7 @@ async def supervising(processes: Sequence[Supervised]) -> AsyncIterator[None]:
                 for watcher in watchers:
                     watcher.cancel()
     except* AssertionError as errors:
-        failed.extend(error for error in errors.exceptions if isinstance(error, AssertionError))
+        failed.extend(_assertions(errors))
     finally:
         for life in (life for each in processes for life in each.lives):
             if life.process is not None and not life.ended:

@@ -26,6 +26,10 @@ TOLD = (
     " CASE WHEN $2::boolean THEN 'WAITING' ELSE 'SUCCEEDED' END, CASE WHEN $2 THEN now() END, now()",
     "INSERT INTO milepost.wait (run_id, step, generation, type, key, state)"
     " SELECT $1::uuid, 'pay', 1, 't', 'k', CASE WHEN $2::boolean THEN 'OPEN' ELSE 'CLOSED' END",
+    "INSERT INTO milepost.fanout (run_id, step, attempt, input_version, total)"
+    " SELECT $1::uuid, 'send', 1, 1, CASE WHEN $2::boolean THEN 2 ELSE 1 END",
+    "INSERT INTO milepost.fanout_item (run_id, step, number, key, input)"
+    " SELECT $1::uuid, 'send', n, 'k', '{}' FROM generate_series(0, CASE WHEN $2::boolean THEN 1 ELSE 0 END) AS n",
     "INSERT INTO milepost.run_key (saga, key, run_id, input_hash, outcome)"
     " SELECT 'order', $1::uuid::text, $1::uuid, '\\x00', CASE WHEN $2::boolean THEN NULL ELSE 'SUCCEEDED' END",
 )

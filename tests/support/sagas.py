@@ -76,11 +76,13 @@ def add_step(
     no_undo: str | None = None,
     risk: Risk = Risk.LOW,
     detached: bool = False,
+    window: timedelta | None = None,
 ) -> StepNode[Order, Done]:
     """Add a step with what the arguments say; the undo is named undo_<step>."""
 
     @saga.step(
         repeat=repeat,
+        window=window,
         name=name,
         retry=retry or Retry(attempts=3, within=None),
         on_failure=on_failure,

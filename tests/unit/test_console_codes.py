@@ -17,6 +17,7 @@ ROOMS = (
     "inbox",
     "sagas",
     "consumers",
+    "recovery",
     "console",
     "testing",
     "devstack",
@@ -61,7 +62,9 @@ _WORDS = (
 )
 #: States of a letter, and names of Kafka's errors.
 _STATES = {"RETRY_PENDING", "INVALID_RECORD"}
-_WORD = re.compile(r'"([A-Z]+(?:_[A-Z]+)+|TIMEOUT|DEADLINE|CANCELLED|DEADLOCK|UNNAMED|UNPROVEN|REFUSED)"')
+_WORD = re.compile(
+    r'"([A-Z]+(?:_[A-Z]+)+|TIMEOUT|DEADLINE|CANCELLED|DEADLOCK|UNNAMED|UNPROVEN|REFUSED|EDITED)"'
+)
 
 
 def test_every_code_that_is_a_word_is_explained() -> None:

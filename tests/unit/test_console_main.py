@@ -39,9 +39,14 @@ def test_help_lists_exactly_what_works() -> None:
     ] == [
         *(
             "replay",
+            "reconcile",
+            "runbook",
             "worklist",
             "approve",
             "reject",
+            "confirm",
+            "decline",
+            "mcp",
             "serve",
             "dev",
             "migrate",
@@ -51,9 +56,23 @@ def test_help_lists_exactly_what_works() -> None:
             "settings",
             "retention",
             "explain",
+            "console",
             "demo",
         ),
-        *("runs", "artifacts", "dead", "outbox", "signals", "webhooks", "operations", "contracts"),
+        *(
+            "runs",
+            "artifacts",
+            "dead",
+            "outbox",
+            "audit",
+            "proposals",
+            "bulk",
+            "signals",
+            "webhooks",
+            "operations",
+            "contracts",
+        ),
+        *("tokens", "access"),
     ]
 
 
@@ -66,6 +85,11 @@ def test_a_wrong_command_line_is_status_2(milepost: Captured, words: list[str]) 
     assert (status, out) == (2, "")
     assert err.startswith("MP601 ")
     assert "`milepost explain MP601`" in err
+
+
+def test_who_has_to_choose_is_told_both_ways(milepost: Captured) -> None:
+    err = milepost("runs", "cancel", "order/o-1", "--reason", "the customer called")[2]
+    assert "'--undo' or '--no-undo'" in err
 
 
 @pytest.mark.parametrize("words", [["--json", "outbox"], ["outbox", "--json"]])

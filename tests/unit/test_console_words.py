@@ -174,6 +174,10 @@ def test_where_a_run_stands_in_words() -> None:
     assert situation(detail(RunState.WAITING, soon), plan, span) == words
     assert situation(detail(RunState.WAITING, soon), Plan(), span).endswith("20:00:33Z (in 33s)")
 
+    for kind in (StepKind.CHILD, StepKind.EACH):  # when it is looked after again is no time by which it ends
+        others = step("sent", StepState.WAITING, kind=kind, wake_at=NOW + timedelta(seconds=33))
+        assert situation(detail(RunState.WAITING, others), Plan(), span) == "sent for 3m"
+
     doubted = step("charge", StepState.MANUAL_REQUIRED, code="X")
     assert situation(detail(RunState.MANUAL_REQUIRED, doubted, code="OUTCOME_UNKNOWN"), Plan(), span) == (
         "charge for 3m, OUTCOME_UNKNOWN"
@@ -239,8 +243,9 @@ def test_the_trace_is_read_from_the_stored_traceparent(traceparent: str | None, 
 
 
 def test_the_timeline_counts_from_row_to_row() -> None:
+    nothing: dict[str, Any] = {"step": None, "iteration": "", "attempt": None, "data": {}}
     rows = [
-        HistoryLine(n=n, at=NOW + timedelta(seconds=at), event="e", step=None, attempt=None, data={})
+        HistoryLine(n=n, at=NOW + timedelta(seconds=at), event="e", **nothing)
         for n, at in enumerate([0, 5, 35])
     ]
     assert deltas(rows) == [None, timedelta(seconds=5), timedelta(seconds=30)]

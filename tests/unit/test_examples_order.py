@@ -10,10 +10,10 @@ from milepost.examples.order.book import NONE_LEFT, PLENTY, Placed, orders, riva
 from milepost.examples.order.demo import said
 from milepost.examples.order.person import Word
 from milepost.examples.order.report import Result, faults, last_line
-from milepost.examples.order.traffic import Kill
 from milepost.examples.order.verdict import Said, Verdict, compare
 from milepost.examples.shop.faults import End, at_address
 from milepost.examples.shop.ledger import Effect, Ledger, Limit, LimitReached
+from milepost.examples.stage.kills import Kill
 
 SHIPPED = ("reserve", "charge", "invoice", "pack", "ship")
 DELIVERED = (*SHIPPED, "deliver", "close:delivered", "letter:delivered")

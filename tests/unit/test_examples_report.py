@@ -184,7 +184,7 @@ def test_other_orders_and_nothing_are_problems_and_words_are_not() -> None:
 
 
 def test_a_task_given_anew_tells_what_was_wrong() -> None:
-    told = brief.again(brief.build(WANTED, COMMITS), ["it is too short"])
+    told = brief.again(brief.build(WANTED, COMMITS), "it is too short")
     assert "- it is too short" in told
     assert checks.problems(written(told, "good"), WANTED, COMMITS) == []
 

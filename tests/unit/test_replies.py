@@ -63,6 +63,11 @@ def test_a_body_that_a_row_can_hold_is_kept() -> None:
     assert read_reply(reply("done"), b'{"truck": "\\\\u0000"}').fact.payload == {"truck": "\\u0000"}
 
 
+def test_a_reply_says_of_what_type_it_is() -> None:
+    assert read_reply(reply("done"), b"{}").fact.type == "truck.booked"
+    assert read_reply(reply("refused"), b"{}").fact.type == "", "a refusal has a type of its own"
+
+
 @pytest.mark.parametrize(("said", "counts"), [("", True), ("acme", True), ("other", False)])
 def test_a_reply_that_names_another_tenant_is_none(said: str, counts: bool) -> None:
     saga = new_saga()

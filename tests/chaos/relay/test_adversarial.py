@@ -102,7 +102,7 @@ async def kill_leaders(
 
         await until(has_sent, within=60, every=0.01, what="the leader to send")
         await leader.end(signal.SIGKILL)
-        processes.append(await RelayProcess(url, kafka).start())
+        processes.append(await RelayProcess(url, kafka, TAKEN="0.5").start())
 
 
 async def newest(watch: asyncpg.Connection[Any]) -> tuple[int, int]:
@@ -135,7 +135,7 @@ async def test_killed_ten_times_among_hostile_writers(
     async with connected(database_url, WRITERS + 2) as (watch, holder, *connections):
         await watch.execute(TRUTH)
         writers = [Writer(connection, topic, seed) for seed, connection in enumerate(connections)]
-        async with relay_processes(database_url, kafka, 2) as processes:
+        async with relay_processes(database_url, kafka, 2, TAKEN="0.5") as processes:
             writing = [asyncio.create_task(writer.run(enough)) for writer in writers]
             holding = asyncio.create_task(hold_open(holder, topic, "held", 5.0))
             await kill_leaders(database_url, kafka, watch, processes, KILLS)

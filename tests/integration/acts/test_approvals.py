@@ -92,7 +92,7 @@ async def test_a_payout_is_approved_by_two_of_a_role_and_happens_once(
     ]
     assert {len(row["hash"]) for row in rows} == {64}
     assert rows[1]["roles"] == ["clerk", "finance"]
-    acts = "SELECT actor FROM milepost.audit WHERE run_id = $1 AND act = 'run.approve' ORDER BY id"
+    acts = "SELECT actor FROM milepost.audit WHERE run_id = $1 AND act = 'run.approve' AND outcome = 'DONE' ORDER BY id"
     assert [row["actor"] for row in await stage.pool.fetch(acts, run)] == ["ann", "bob"]
     no(await ann("approve", "payout/p-1", "ok", *WHY), "the run has ended as SUCCEEDED")
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from milepost import Context, Milepost, Repeat, RunRef, RunState, Saga
 from milepost.consumers.carrying import Carrier
-from milepost.consumers.requests import Request, ask
+from milepost.recovery.requests import Request, ask
 from milepost.sagas.facts import Claim
 from milepost.schemas.errors import StateError, UsageError
 from milepost.schemas.ids import SystemIds
@@ -146,7 +146,8 @@ async def test_a_step_that_was_tried_since_and_a_result_too_large_are_left_alone
         state, answer = await stands(it, large)
         assert state == "REFUSED" and "1000 are stored at most" in answer
         assert await it.value("SELECT version FROM milepost.run WHERE id = $1", run) == before
-        assert await it.value("SELECT count(*) FROM milepost.audit") == 0
+        refused = "SELECT count(*) FROM milepost.audit WHERE outcome = 'REFUSED'"
+        assert await it.value(refused) == 2 == await it.value("SELECT count(*) FROM milepost.audit")
 
 
 async def test_cancel_is_part_of_the_callers_transaction_on_every_driver(database_url: str) -> None:

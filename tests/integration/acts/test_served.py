@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -46,6 +47,11 @@ async def ends(stage: Stage, run: UUID, state: str, *effects: str) -> None:
     assert await stage.effects(run) == list(effects), await stage.story(run)
 
 
+async def in_front_of_persons(ann: Person) -> list[dict[str, Any]]:
+    """Return the worklist without what merely stands still, such as an event that a busy relay sends late."""
+    return [line for line in (await ann("worklist")).lines if line["kind"] != "trouble"]
+
+
 async def test_what_waits_for_a_person_is_decided_at_the_command_line(
     stage: Stage, ann: Person, tmp_path: Path
 ) -> None:
@@ -63,7 +69,7 @@ async def test_what_waits_for_a_person_is_decided_at_the_command_line(
     await stage.step_is(back, "close", "MANUAL_REQUIRED")
     await stage.step_is(undone, "undo_two", "COMPENSATION_FAILED")
 
-    listed = (await ann("worklist")).lines
+    listed = await in_front_of_persons(ann)
     assert {(line["kind"], line["run"], line["step"], line["code"]) for line in listed} == {
         ("step", "never/mark", "never_act", "OUTCOME_UNKNOWN"),
         ("step", "never/again", "never_act", "OUTCOME_UNKNOWN"),
@@ -99,7 +105,7 @@ async def test_what_waits_for_a_person_is_decided_at_the_command_line(
     assert await stage.calls(mark, "act") == 1 and await stage.calls(again, "act") == 1
     assert (await stage.step(mark, "never_act"))["result"] == '{"number": 7}'
     await ann.refused(stage, mark, "retry", "never/mark", "never_act", words="ended as SUCCEEDED")
-    assert (await ann("worklist")).lines == []
+    assert await in_front_of_persons(ann) == []
 
     (shown,) = (await ann("runs", "show", "never/mark", "--history")).lines
     (entry,) = [line for line in shown["history"] if line["event"].startswith("act.")]
@@ -114,7 +120,9 @@ async def test_what_waits_for_a_person_is_decided_at_the_command_line(
     ]
     people = await ann("runs", "show", "never/mark", "--history", json_lines=False)
     assert any("retry" in line["text"] and "ended as SUCCEEDED" in line["text"] for line in people.lines)
-    acts = await stage.pool.fetch("SELECT act, actor FROM milepost.audit WHERE act LIKE 'run.%' ORDER BY id")
+    acts = await stage.pool.fetch(
+        "SELECT act, actor FROM milepost.audit WHERE act LIKE 'run.%' AND outcome = 'DONE' ORDER BY id"
+    )
     assert [row["act"].removeprefix("run.") for row in acts] == [
         *("mark_succeeded", "retry", "skip", "compensate", "retry"),
     ]

@@ -62,7 +62,12 @@ async def test_a_kill_between_decision_and_answer_carries_it_out_once(stage: Sta
     assert (await stage.history(run)).count("act.cancel") == 1
     rows = await stage.pool.fetch("SELECT state FROM milepost.request WHERE run_id = $1 ORDER BY id", run)
     assert [row["state"] for row in rows] == ["ACCEPTED", "REFUSED"]
-    assert await stage.pool.fetchval("SELECT count(*) FROM milepost.audit WHERE act = 'run.cancel'") == 1
+    assert (
+        await stage.pool.fetchval(
+            "SELECT count(*) FROM milepost.audit WHERE act = 'run.cancel' AND outcome = 'DONE'"
+        )
+        == 1
+    )
     assert await stage.effects(run) == []
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from milepost.inbox import asking, letters, redrive_store, store
+from milepost.recovery import letters as acts
 
 from tests.support.outbox import connected
 
@@ -29,8 +30,13 @@ KEYS = [b"k1", b"k2", b"none"]
 QUERIES: dict[str, tuple[str, tuple[Any, ...], str]] = {
     "waiting": (redrive_store._Sql.waiting, (["consumer:c0"],), "dead_letter_pending_idx"),
     "next_letter": (redrive_store._Sql.next_letter, ("consumer:c0",), "dead_letter_pending_idx"),
-    "followers": (asking.Sql.wake_followers, ("consumer:c0", "t", b"k1", "a"), "dead_letter_held_idx"),
-    "release": (asking.Sql.release_hold, ("consumer:c0", "t", b"k1"), "dead_letter_held_idx"),
+    "followers": (asking.Sql.wake_followers, ("consumer:c0", "t", b"k1", "a"), "dead_letter_"),
+    "release": (asking.Sql.release_hold, ("consumer:c0", "t", b"k1"), "dead_letter_turn_idx"),
+    "choose": (
+        acts._Sql.choose,
+        (["OPEN", "RETRY_PENDING"], None, None, [], None, None, None, "0123456789ab", None, ["OPEN"], 500),
+        "dead_letter_cause_idx",
+    ),
     "held": (letters._Sql.held, ("consumer:c0", "t", KEYS), "hold_pkey"),
     "insert_by_key": (
         store._Sql.insert_by_key,

@@ -7,6 +7,7 @@ import base64
 import json
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +39,9 @@ async def world(kafka: str, topic_prefix: str, database_url: str) -> AsyncIterat
         yield world
 
 
-async def test_letters_reach_other_tools_and_are_redriven_from_the_command_line(world: World) -> None:
+async def test_letters_reach_other_tools_and_are_redriven_from_the_command_line(
+    world: World, tmp_path: Path
+) -> None:
     odd: list[tuple[str, bytes | None]] = [("x", b"\xff\x00"), ("x", b"two"), ("none", None), ("plain", b"7")]
     poison = Sent(value=b"\x00\xff{", headers=[*headers("p-1"), *odd], key=b"\xfekey")
     await world.broken("o-2")
@@ -58,9 +61,24 @@ async def test_letters_reach_other_tools_and_are_redriven_from_the_command_line(
         assert (status, lines[0]["outcome"], "RESOLVED by ann" in lines[0]["text"]) == (0, "NOOP", True)
         status, lines, _ = await world.milepost("dead", "redrive", "1", "--reason", "try")
         assert (status, lines[0]["outcome"], lines[0]["code"]) == (1, "FAILED_AGAIN", "INVALID_BODY")
+        mended = tmp_path / "mended.json"
+        mended.write_text('{"order": "o-9", "amount": 1}')
+        edit = ("dead", "edit", "1", "--value", str(mended), "--redrive", "--reason", "mended by hand")
+        status, lines, err = await world.milepost(*edit)
+        assert (status, lines[0]["edited_from"], lines[1]["outcome"]) == (0, 1, "RESOLVED"), err
+        await world.applied("o-1", "o-2", "o-3", "o-9")
+        status, _, err = await world.milepost(*edit)
+        assert (status, "MP774" in err, f"edited as letter {lines[0]['id']}" in err) == (3, True, True)
+        await world.broken("o-5")
+        await world.send("o-5")
+        await until(lambda: _open(world), within=60, what="a letter of o-5")
         words = ("dead", "ignore", "--topic", world.topic, "--yes", "--reason", "poison")
         assert (await world.milepost(*words))[1][0]["outcome"] == "IGNORED"
-    assert (await committed(world.kafka, f"{world.prefix}-books"))[0] == 4
+    assert (await committed(world.kafka, f"{world.prefix}-books"))[0] == 5
+
+
+async def _open(world: World) -> bool:
+    return bool(await world.effects.value("SELECT count(*) FROM milepost.dead_letter WHERE status = 'OPEN'"))
 
 
 async def _copies(world: World, count: int) -> list[Any]:

@@ -21,7 +21,7 @@ from milepost import (
     Then,
     at_least,
 )
-from milepost.consumers.requests import Request, ask
+from milepost.recovery.requests import Request, ask
 from milepost.streams.drivers import run_in
 from milepost.testing import Kit
 from pydantic import BaseModel
@@ -164,6 +164,14 @@ async def test_cancelling_the_parent_cancels_its_child_and_waits_for_it(undo: bo
         await kit.until(run, RunState.CANCELLED)
         assert (await child_of(kit, run))["now"] == ("COMPENSATED" if undo else "CANCELLED")
         assert (["o-5-1"] if undo else []) == UNDONE
+        audit = await kit._opened.database.pool.fetch(
+            "SELECT a.actor, a.before ->> 'run' AS before, a.evidence ->> 'undo' AS undo,"
+            " a.evidence ->> 'parent' AS parent FROM milepost.audit AS a JOIN milepost.run AS r ON r.id = a.run_id"
+            " WHERE r.saga = 'kit-parcel' AND a.act = 'run.cancel'"
+        )
+        assert [tuple(row) for row in audit] == [
+            (f"run {run}", "WAITING", "true" if undo else "false", str(run.id))
+        ]
 
 
 async def test_somebody_elses_run_is_left_alone() -> None:

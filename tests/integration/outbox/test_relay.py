@@ -11,9 +11,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from milepost.outbox.log import outbox_state
 from milepost.outbox.publish import publish
+from milepost.outbox.relay import LONGEST_LEASE
 from milepost.schemas.errors import UsageError
 from milepost.streams.topics import ensure_topics
 
+from tests.support.engine import settings_for
 from tests.support.outbox import (
     Loose,
     Noted,
@@ -49,6 +51,8 @@ async def test_rows_from_before_and_after_it_started(
                 lambda: "leader epoch 1" in running.relay.health().detail, what="health to name the leader"
             )
             assert running.relay.health().ok
+            left = "SELECT max(expires_at) - clock_timestamp() FROM milepost.outbox_lease"
+            assert await connection.fetchval(left) <= LONGEST_LEASE < settings_for(database_url).lease
         found = await arrived(kafka, topic)
         assert sorted(found.ids()) == sorted(ids), "each exactly once"
         expected: dict[bytes | None, list[object]] = {}

@@ -31,9 +31,13 @@ async def test_who_spends_too_much_waits_for_a_person_who_grants_more(
         effects = [what for _, what in await it.effects()]
         begun = ["think with 1000", *["spent"] * 3, "think with 1800", *["spent"] * 4, "write"]
         assert effects == begun
-        query = "SELECT actor, reason, evidence ->> 'budget' FROM milepost.audit WHERE act = 'run.retry'"
+        query = (
+            "SELECT actor, reason, evidence ->> 'budget', outcome FROM milepost.audit WHERE act = 'run.retry'"
+            " ORDER BY at, id"
+        )
         assert [tuple(row) for row in await it.pool.fetch(query)] == [
-            ("ann", "worth it", '{"tokens": "2000", "runtime": "300.0"}')
+            ("ann", "look", None, "REFUSED"),
+            ("ann", "worth it", '{"tokens": "2000", "runtime": "300.0"}', "DONE"),
         ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 from milepost.consumers.retention import Retention
@@ -47,7 +48,10 @@ async def test_a_redelivery_at_the_moment_of_the_purge_applies_nothing_twice(dat
 
         async def redeliver() -> None:
             while not done.is_set():
-                await intake.handle(events)
+                with suppress(
+                    LookupError
+                ):  # a row went while it was looked at: its reader gives the batch again
+                    await intake.handle(events)
 
         redelivering = asyncio.create_task(redeliver())
         for _ in range(5):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
 import pytest
 from milepost import Context, Repeat, Saga, StateError
-from milepost.consumers.retention import Retention
+from milepost.consumers.retention import Retention, Sql
 from milepost.schemas.states import FINAL_RUN_STATES
 from pydantic import BaseModel
 
@@ -17,7 +18,7 @@ from tests.support.engine import rig
 from tests.support.outbox import connected
 from tests.support.retained import days, retention, run_of, runs_in, stop
 
-KEPT = ("run", "step", "wait")
+KEPT = ("run", "step", "wait", "fanout", "fanout_item")
 
 
 @pytest.fixture
@@ -78,6 +79,17 @@ async def test_a_walk_that_is_stopped_goes_on_at_the_next(
     monkeypatch.undo()
     await retention(database_url).tidy(stop())
     assert await runs_in(connection, "run") == {live}
+
+
+async def test_runs_with_many_items_go_a_few_at_a_time(
+    database_url: str, connection: asyncpg.Connection[Any]
+) -> None:
+    runs = [await run_of(connection, began=200 - n, ended=100) for n in range(5)]
+    await connection.execute("UPDATE milepost.fanout SET total = 9000 WHERE run_id = ANY ($1)", runs[:4])
+    assert await connection.execute(Sql.purge_runs, datetime.now(UTC), 500) == "DELETE 2"
+    assert await runs_in(connection, "fanout_item") == set(runs[2:])
+    await retention(database_url).tidy(stop())
+    assert await runs_in(connection, "fanout_item") == set()
 
 
 class Order(BaseModel):

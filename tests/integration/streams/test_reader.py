@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio.to_thread
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
@@ -62,6 +63,23 @@ async def test_records_arrive_raw_and_in_order(kafka: str, topic: str) -> None:
         (b"\x00", [], None),
     ]
     assert seen.offsets() == [0, 1, 2]
+
+
+async def test_no_poll_goes_through_a_thread(kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastStream calls what is not asynchronous in a thread of a pool, which costs more than all of a small poll."""
+    called: list[str] = []
+    run_sync = anyio.to_thread.run_sync
+
+    async def noted(function: Any, *arguments: Any, **more: Any) -> Any:
+        called.append(repr(function))
+        return await run_sync(function, *arguments, **more)
+
+    seen = Seen()
+    async with running(reader(kafka, topic, seen.handle)):
+        monkeypatch.setattr(anyio.to_thread, "run_sync", noted)
+        await send(kafka, topic, [plain(0)])
+        await until(lambda: len(seen.records) == 1)
+    assert called == []
 
 
 async def test_offsets_are_committed_for_what_was_handled_and_nothing_else(kafka: str, topic: str) -> None:

@@ -192,7 +192,7 @@ async def _begun(place: Place) -> bool:
 
 
 async def _worklist(place: Place) -> list[dict[str, Any]]:
-    return await items(place.url, "worklist")
+    return [row for row in await items(place.url, "worklist") if row["kind"] != "trouble"]
 
 
 async def test_a_person_has_a_parked_run_looked_for_again(place: Place) -> None:

@@ -61,7 +61,8 @@ async def take_step(ctx: Ctx, what: str) -> Done:
     return await _step(ctx, what, dedupe=True)
 
 
-async def _book(ctx: Ctx, tx: Transaction, what: str) -> None:
+async def book_effect(ctx: Ctx, tx: Transaction, what: str) -> None:
+    """Do something in the transaction of the step."""
     world = ctx.use(World)
     await world.fault(ctx.input.name, what, "before")
     insert = text("INSERT INTO effect (key, what) VALUES (:key, :what)")
@@ -128,7 +129,7 @@ booked = Saga("booked", version=1, input=Job, key=lambda job: job.name)
 
 @booked.tx_step(retry=FAST)
 async def booked_act(ctx: Ctx, tx: Transaction) -> None:
-    await _book(ctx, tx, "act")
+    await book_effect(ctx, tx, "act")
 
 
 @booked.step(repeat=Repeat.SAFE, retry=FAST)
@@ -168,7 +169,7 @@ arrived = parcel.wait(
 
 @parcel.tx_step(on_failure=Then.PERSON)
 async def close(ctx: Ctx, tx: Transaction) -> None:
-    await _book(ctx, tx, "close")
+    await book_effect(ctx, tx, "close")
 
 
 parcel.flow(pay, send, arrived, close)
@@ -255,7 +256,7 @@ async def take_back(ctx: Ctx, done: Done) -> None:
 
 @last_item.tx_step(retry=TWICE)
 async def record(ctx: Ctx, tx: Transaction) -> None:
-    await _book(ctx, tx, "record")
+    await book_effect(ctx, tx, "record")
 
 
 last_item.flow(take, sell, record)

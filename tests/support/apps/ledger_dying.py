@@ -1,19 +1,20 @@
 """The ledger's service in a process that kills itself (SIGKILL) in the middle of a batch of changes.
 
-Table `fault` says when, under the run "batch": before = what was decided is written and not committed; after = it is
-committed, and nobody in the process knows yet.
+Table `fault` says when, under the run "batch": before = it is decided and not stored; after = it is stored, and
+nobody in the process knows yet.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
-from milepost.consumers import grouping, store_many, together
+from milepost.consumers import store_many, together
 
 from tests.support.apps.ledger_service import service
 
@@ -25,7 +26,7 @@ _TAKE = (
     "UPDATE fault SET remaining = remaining - 1"
     " WHERE run = 'batch' AND point = $1 AND remaining > 0 RETURNING true"
 )
-_store, _in_transaction = store_many.store_decisions, grouping.Group._in_transaction
+_store = store_many.store_decisions
 
 
 async def _die(point: str) -> None:
@@ -38,19 +39,13 @@ async def _die(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _storing(connection: Any, many: Sequence[Any], ids: Any) -> set[UUID]:
+async def _storing(connection: Any, many: Sequence[Any], ids: Any) -> Mapping[UUID, datetime]:
+    if len(many) >= MANY:
+        await _die("before")
     stored = await _store(connection, many, ids)
     if len(stored) >= MANY:
-        await _die("before")
+        await _die("after")
     return stored
 
 
-async def _committing(group: grouping.Group, batch: Sequence[Any]) -> Sequence[Any]:
-    left = await _in_transaction(group, batch)
-    if len(batch) - len(left) >= MANY:
-        await _die("after")
-    return left
-
-
 setattr(together, "store_decisions", _storing)  # noqa: B010 - what dies stands in for what does not
-setattr(grouping.Group, "_in_transaction", _committing)  # noqa: B010

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from milepost import Milepost, Settings, Transaction
+from collections.abc import Sequence
+from typing import Any
+
+from milepost import Milepost, Saga, Settings, Transaction
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -10,17 +13,22 @@ from tests.support.apps.ledger import PREFIX, SAGAS, Delivered, last_item
 from tests.support.apps.ledger_approvals import APPROVALS
 from tests.support.apps.ledger_world import World
 
-settings = Settings.from_env()
-engine = create_async_engine(settings.sqlalchemy_url)
-service = Milepost(PREFIX, sagas=[*SAGAS, last_item, *APPROVALS], engine=engine, settings=settings)
-service.provide(World, World.connect)
 
-books = service.consumer(f"{PREFIX}-books")
+def made(sagas: Sequence[Saga[Any]]) -> Milepost:
+    """Return a service with these sagas, which notes every delivery."""
+    settings = Settings.from_env()
+    engine = create_async_engine(settings.sqlalchemy_url)
+    service = Milepost(PREFIX, sagas=sagas, engine=engine, settings=settings)
+    service.provide(World, World.connect)
+
+    @service.consumer(f"{PREFIX}-books").on(Delivered)
+    async def note(event: Delivered, tx: Transaction) -> None:
+        await tx.session.execute(
+            text("INSERT INTO effect (key, what) VALUES (:key, 'noted')"),
+            {"key": f"{event.name}:{tx.envelope.id}"},
+        )
+
+    return service
 
 
-@books.on(Delivered)
-async def note(event: Delivered, tx: Transaction) -> None:
-    await tx.session.execute(
-        text("INSERT INTO effect (key, what) VALUES (:key, 'noted')"),
-        {"key": f"{event.name}:{tx.envelope.id}"},
-    )
+service = made([*SAGAS, last_item, *APPROVALS])

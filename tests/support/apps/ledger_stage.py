@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +22,8 @@ from tests.support.apps.ledger_world import TABLES
 from tests.support.engine import settings_for
 from tests.support.waiting import until
 
+#: The sagas of the ledger's own service.
+LEDGER: Sequence[Saga[Any]] = (*SAGAS, last_item, *APPROVALS)
 #: Name of the test's own connections, which it does not cut off.
 STAGE = "stage"
 #: States in which nothing more happens unless a person acts.
@@ -38,6 +40,8 @@ class Stage:
         prefix: Name of the service.
         pool: For starting runs and for looking.
         producer: Of another company, which knows CloudEvents and nothing else.
+        sagas: What can be started.
+        world: Of the outside world, where that has a database of its own.
     """
 
     url: str
@@ -45,11 +49,16 @@ class Stage:
     prefix: str
     pool: asyncpg.Pool[Any]
     producer: AIOKafkaProducer
+    sagas: Sequence[Saga[Any]] = LEDGER
+    world: asyncpg.Pool[Any] | None = None
 
     def __post_init__(self) -> None:
-        self.service = Milepost(
-            self.prefix, sagas=[*SAGAS, last_item, *APPROVALS], settings=settings_for(self.url)
-        )
+        self.service = Milepost(self.prefix, sagas=self.sagas, settings=settings_for(self.url))
+
+    @property
+    def outside(self) -> asyncpg.Pool[Any]:
+        """Where faults, calls and effects are."""
+        return self.world or self.pool
 
     def env(self, **more: object) -> dict[str, str]:
         """Return the environment of the service's processes."""
@@ -72,42 +81,58 @@ class Stage:
 
     async def fault(self, run: str, what: str, point: str, act: str, times: int = 1) -> None:
         """Order a fault at a point of the run with this key."""
-        await self.pool.execute("INSERT INTO fault VALUES ($1, $2, $3, $4, $5)", run, what, point, act, times)
+        await self.outside.execute(
+            "INSERT INTO fault VALUES ($1, $2, $3, $4, $5)", run, what, point, act, times
+        )
 
     async def reached(self, run: str, what: str, point: str, within: float = 60) -> None:
         """Wait until an ordered fault has happened for the last time."""
         query = "SELECT remaining = 0 FROM fault WHERE run = $1 AND what = $2 AND point = $3"
         await until(
-            lambda: self.pool.fetchval(query, run, what, point),
+            lambda: self.outside.fetchval(query, run, what, point),
             within=within,
             what=f"{run} at {point} of {what}",
         )
 
     async def release(self, run: str, what: str, point: str) -> None:
         """Let a held call go on, and take an ordered fault back."""
-        await self.pool.execute(
+        await self.outside.execute(
             "DELETE FROM fault WHERE run = $1 AND what = $2 AND point = $3", run, what, point
         )
 
     async def faults_left(self) -> int:
         """Return how many ordered faults have not happened."""
-        return int(await self.pool.fetchval("SELECT coalesce(sum(remaining), 0) FROM fault"))
+        return int(await self.outside.fetchval("SELECT coalesce(sum(remaining), 0) FROM fault"))
 
-    async def deliver(self, name: str, *, id: str = "", times: int = 1, traceparent: str = "") -> str:
-        """Publish the delivery of a parcel as the carrier does; repeats are records with the same id."""
+    async def deliver(
+        self,
+        name: str,
+        *,
+        id: str = "",
+        times: int = 1,
+        traceparent: str = "",
+        of: str = "ledger.delivered",
+        topic: str = "deliveries",
+    ) -> str:
+        """Publish the delivery of a parcel as the carrier does; repeats are records with the same id.
+
+        Args:
+            of: The event's type, for what is delivered otherwise.
+            topic: Its topic, without the service's name.
+        """
         event = id or str(uuid4())
         headers = {
             "ce_specversion": "1.0",
             "ce_id": event,
             "ce_source": "carrier",
-            "ce_type": "ledger.delivered",
+            "ce_type": of,
             "ce_time": datetime.now(UTC).isoformat(),
             "content-type": "application/json",
             **({"traceparent": traceparent} if traceparent else {}),
         }
         for _ in range(times):
             await self.producer.send_and_wait(
-                f"{self.prefix}-deliveries",
+                f"{self.prefix}-{topic}",
                 key=name.encode(),
                 value=json.dumps({"name": name}).encode(),
                 headers=[(header, value.encode()) for header, value in headers.items()],
@@ -147,6 +172,11 @@ class Stage:
             for row in await self.pool.fetch(query, run)
         )
 
+    async def left_in_doubt(self, run: UUID) -> set[str]:
+        """Return the steps that were given up without anybody knowing whether they happened."""
+        query = "SELECT name FROM milepost.step WHERE run_id = $1 AND state = 'FAILED' AND doubt"
+        return {row["name"] for row in await self.pool.fetch(query, run)}
+
     async def effects(self, run: UUID) -> list[str]:
         """Return what happened for a run, in order."""
         return await self._ledger("effect", run)
@@ -157,7 +187,7 @@ class Stage:
 
     async def _ledger(self, table: str, run: UUID) -> list[str]:
         query = f"SELECT what FROM {table} WHERE starts_with(key, $1) ORDER BY id"
-        return [row["what"] for row in await self.pool.fetch(query, f"{run}:")]
+        return [row["what"] for row in await self.outside.fetch(query, f"{run}:")]
 
     async def resting(self, runs: Collection[UUID], within: float) -> Counter[str]:
         """Wait until nothing of these runs moves any more; returns how many ended in which state."""
@@ -186,7 +216,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(url: str, kafka: str, prefix: str) -> AsyncIterator[Stage]:
+async def staged(url: str, kafka: str, prefix: str, *sagas: Saga[Any]) -> AsyncIterator[Stage]:
     """Prepare a database for the ledger's service; no process runs yet."""
     producer = AIOKafkaProducer(bootstrap_servers=kafka)
     async with asyncpg.create_pool(
@@ -195,6 +225,6 @@ async def staged(url: str, kafka: str, prefix: str) -> AsyncIterator[Stage]:
         await pool.execute(TABLES)
         await producer.start()
         try:
-            yield Stage(url, kafka, prefix, pool, producer)
+            yield Stage(url, kafka, prefix, pool, producer, sagas or LEDGER)
         finally:
             await producer.stop()

@@ -1,7 +1,7 @@
 """The outside world of the ledger's service: a provider that keeps one row per call and one per effect.
 
-A call goes wrong where table `fault` says so, between two lines: the process kills or freezes itself, the call
-hangs, is held, is refused or raises.
+LEDGER_WORLD names a database of the world's own, which fails on its own. A call goes wrong where table `fault` says so,
+between two lines: the process kills or freezes itself, the call hangs, is held, is refused or raises.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class World:
     @asynccontextmanager
     async def connect(cls) -> AsyncIterator[World]:
         """Open it."""
-        pool = await asyncpg.create_pool(os.environ["MILEPOST_DATABASE_URL"], min_size=1, max_size=4)
+        url = os.environ.get("LEDGER_WORLD") or os.environ["MILEPOST_DATABASE_URL"]
+        pool = await asyncpg.create_pool(url, min_size=1, max_size=4)
         try:
             yield cls(pool)
         finally:

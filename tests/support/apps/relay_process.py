@@ -1,9 +1,13 @@
-"""A relay as a process of its own: says who it is, then relays until SIGTERM."""
+"""A relay as a process of its own: says who it is, then relays until SIGTERM.
+
+TAKEN is the share of pages of which somebody says that nothing of them is in a hurry.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -84,7 +88,10 @@ async def main() -> None:
     stop = Stop(clock, settings.grace)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.ask)
     database = Database(settings)
-    relay = Relay(database, clock=clock, ids=ids, delivery_timeout=delivery)
+    share, dice = float(os.environ.get("TAKEN", "0")), random.Random()
+    relay = Relay(
+        database, clock=clock, ids=ids, delivery_timeout=delivery, seen=lambda rows: dice.random() < share
+    )
     print(ids.first, flush=True)
     await relay.run(stop)
     await database.close()

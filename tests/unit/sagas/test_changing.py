@@ -1,13 +1,15 @@
-"""A copy with some fields changed is what `dataclasses.replace` makes."""
+"""What is made is what the constructor makes, and a copy with some fields changed what `dataclasses.replace` makes."""
 
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
-from milepost.sagas.changing import replace
-from milepost.sagas.model import Decision
-from milepost.schemas.states import StepState
+from milepost.sagas.changing import made, replace
+from milepost.sagas.model import Decision, Step
+from milepost.schemas.states import StepKind, StepState
 
 from tests.support.sagas import add_step, new_run, new_saga
 
@@ -24,6 +26,21 @@ def test_a_copy_is_that_of_dataclasses_and_leaves_its_original_alone() -> None:
         setattr(copy, "finish_n", 4)  # noqa: B010 - the type checker would see it
     decision = Decision(answer="changed", run=run)
     assert replace(decision, run=copy) == dataclasses.replace(decision, run=copy)
+
+
+def test_what_is_made_is_what_the_constructor_makes() -> None:
+    own: dict[str, Any] = {
+        "name": "pay",
+        "kind": StepKind.STEP,
+        "state": StepState.PENDING,
+        "since": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    first, second = made(Step, **own), made(Step, **own, attempt=2)
+    assert first == Step(**own)
+    assert second == Step(**own, attempt=2)
+    for wrong in ({**own, "colour": "red"}, {"name": "pay"}):
+        with pytest.raises(TypeError, match=r"Step is not made of .*name"):
+            made(Step, **wrong)
 
 
 def test_a_field_that_is_not_there_is_refused() -> None:

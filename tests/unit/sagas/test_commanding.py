@@ -118,6 +118,16 @@ def test_a_reply_that_is_not_of_its_class_goes_to_a_person() -> None:
     assert (play.state_now(), play.row("book").code) == (RunState.MANUAL_REQUIRED, "REPLY_INVALID")
 
 
+def test_a_reply_of_another_type_is_not_of_its_class_although_its_body_would_fit() -> None:
+    play = booking()
+    play.fact(reply(type="truck.cancelled"))
+    assert (play.state_now(), play.row("book").code) == (RunState.MANUAL_REQUIRED, "REPLY_INVALID")
+    assert "truck.cancelled" in (play.row("book").message or "")
+    play = booking()
+    play.fact(reply(type=Booked.milepost_spec.type))
+    assert play.state("book") is StepState.SUCCEEDED
+
+
 def test_a_late_reply_settles_what_a_person_was_asked_about() -> None:
     play = booking(Repeat.NEVER)
     play.wake("book")

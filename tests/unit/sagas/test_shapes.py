@@ -350,3 +350,17 @@ def test_the_fingerprint_of_a_plain_sequence_is_what_it_was() -> None:
     assert planting.pinned(flat.flow) is None
     assert flat.shape != nested.shape
     assert nested.flow_text == "(a | b)"
+
+
+def test_poor_work_of_two_branches_ends_their_round_once() -> None:
+    play = branching(lambda a, b, c: (loop(all_of(a, b), c, until=lambda v: True, at_most=2),), "abc")
+    for name in "ab":
+        play.begin(name, "1")
+    play.end("a", "1", verdict="quality")
+    play.end("b", "1", verdict="quality")
+    assert [s.iteration for s in play.run.steps if s.name == "loop_1"] == ["1"]
+    assert play.row("loop_1", "1").result == {"done": False, "because": "a"}
+    for name in "ab":
+        play.ok(name, "2")
+    play.ok("c", "2")
+    assert play.state_now() is RunState.SUCCEEDED

@@ -1,0 +1,130 @@
+"""Every route of the console, and which roles it lets in. A route that is not here fails a test.
+
+V viewer, O operator, P approver, A admin, G agent, - somebody who has signed in and was granted nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ALL: Final = "VOPAG"
+PERSONS: Final = "VOPA"
+
+ROUTES: Final[dict[str, str]] = {
+    # pages
+    "GET /": ALL,
+    "GET /worklist": ALL,
+    "GET /worklist.csv": ALL,
+    "GET /worklist.json": ALL,
+    "GET /runs": ALL,
+    "GET /runs.csv": ALL,
+    "GET /runs.json": ALL,
+    "GET /runs/{run_id}": ALL,
+    "GET /runs/{run_id}.json": ALL,
+    "POST /runs/{run_id}/acts": "OPAG",
+    "POST /runs/{run_id}/second": "PA",
+    "GET /bulk": ALL,
+    "GET /bulk/new": ALL,
+    "GET /bulk/{bulk_id}": ALL,
+    "POST /bulk": "OPA",
+    "POST /bulk/{bulk_id}/control": "OPAG",
+    "POST /filters": PERSONS,
+    "POST /filters/forget": PERSONS,
+    "GET /live": ALL,
+    "GET /recovery": ALL,
+    "POST /recovery": "OAG",
+    "POST /proposals/{proposal}": "PA",
+    "GET /runbooks": ALL,
+    "GET /runbooks/{drift}": ALL,
+    "GET /tour": ALL,
+    # the API
+    "GET /api/v1/me": "VOPAG-",
+    "GET /api/v1/overview": ALL,
+    "GET /api/v1/worklist": ALL,
+    "GET /api/v1/runs": ALL,
+    "GET /api/v1/runs/{run}": ALL,
+    "GET /api/v1/runs/{run}/history": ALL,
+    "GET /api/v1/runs/{run}/manifest": ALL,
+    "POST /api/v1/runs/{run}/acts": "OPAG",
+    "GET /api/v1/audit": ALL,
+    "GET /api/v1/audit/verified": ALL,
+    "GET /api/v1/proposals": ALL,
+    "GET /api/v1/proposals/{proposal}": ALL,
+    "POST /api/v1/proposals": "OAG",
+    "POST /api/v1/proposals/{proposal}/accept": "PA",
+    "POST /api/v1/proposals/{proposal}/reject": "PA",
+    "GET /api/v1/reconciliations": ALL,
+    "GET /api/v1/permissions": "OPA",
+    "GET /api/v1/bulk": ALL,
+    "GET /api/v1/bulk/{bulk}": ALL,
+    "GET /api/v1/bulk/{bulk}/items": ALL,
+    "POST /api/v1/bulk-preview": "OPAG",
+    "POST /api/v1/bulk": "OPAG",
+    "POST /api/v1/bulk/{bulk}/control": "OPAG",
+    "GET /api/v1/requests/held": ALL,
+    "GET /api/v1/requests/{request}": ALL,
+    "POST /api/v1/requests/{request}/confirm": "PA",
+    "POST /api/v1/requests/{request}/decline": "PA",
+    "GET /api/v1/letters": ALL,
+    "GET /api/v1/letters/groups": ALL,
+    "GET /api/v1/letters/{n}": ALL,
+    "POST /api/v1/letters/{n}/redrive": "OAG",
+    "POST /api/v1/letters/{n}/ignore": "OAG",
+    "POST /api/v1/letters/{n}/edit": "OAG",
+    "GET /api/v1/unknown": ALL,
+    "GET /api/v1/holds": ALL,
+    "GET /api/v1/signals": ALL,
+    "GET /api/v1/signals/{signal}/payload": ALL,
+    "GET /api/v1/resources": ALL,
+    "GET /api/v1/resources/line": ALL,
+    "GET /api/v1/outbox": ALL,
+    "GET /api/v1/replays": ALL,
+    "POST /api/v1/replays": "OAG",
+    "GET /api/v1/replays/{replay}": ALL,
+    # pages beside the runs
+    "GET /unknown": ALL,
+    "GET /unknown.{kind}": ALL,
+    "GET /holds": ALL,
+    "GET /holds.{kind}": ALL,
+    "GET /signals": ALL,
+    "GET /signals.{kind}": ALL,
+    "GET /signals/{signal_id}": ALL,
+    "GET /resources": ALL,
+    "GET /resources.{kind}": ALL,
+    "GET /letters": ALL,
+    "GET /letters.{kind}": ALL,
+    "POST /letters/acts": "OAG",
+    "GET /letters/{n}": ALL,
+    "GET /letters/{n}/value": "OPA",
+    "POST /letters/{n}/act": "OAG",
+    "GET /letters/{n}/edit": "OAG",
+    "POST /letters/{n}/edit": "OAG",
+    "GET /outbox": ALL,
+    "GET /outbox.{kind}": ALL,
+    "GET /replay": ALL,
+    "GET /replay.{kind}": ALL,
+    "POST /replay": "OAG",
+    "GET /replay/{replay_id}": ALL,
+    "GET /replay/{replay_id}/findings.{kind}": ALL,
+    "POST /replay/{replay_id}/resume": "OAG",
+    "GET /audit": ALL,
+    "GET /audit.{kind}": ALL,
+    "GET /audit/verify": ALL,
+    "GET /settings": "OPA",
+    "GET /permissions": "OPA",
+}
+
+#: What whoever has no identity is answered: how to get one, and whether the console is well.
+PUBLIC: Final = frozenset(
+    {
+        "GET /health/live",
+        "GET /health/ready",
+        "GET /sign-in",
+        "POST /sign-in",
+        "GET /sign-in/link",
+        "GET /sign-in/oidc",
+        "GET /sign-in/oidc/back",
+    }
+)
+#: What everybody may who has an identity.
+ANYBODY: Final = frozenset({"POST /sign-out"})
