@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .inbox.webhook_model import WebhookRequest
     from .outbox.publish import publish, publish_sync
     from .outbox.send import send
+    from .recovery.inspecting import Compared, Inspection, Looking
+    from .recovery.model import Action, Drift, Observation, Plan
+    from .recovery.rollback import HealthCheck, RollbackRules, Signs, Traffic, roll_back_plan
     from .sagas.approvals import Approval
     from .sagas.context import Context, RunRef, View
     from .sagas.nodes import Node, Probed, Step, Undo, Wait
@@ -48,14 +51,16 @@ if TYPE_CHECKING:
     )
     from .schemas.events import Event, Tombstone
     from .schemas.exchange import Exchange
+    from .schemas.fanout import FanOut, FanOutItem
     from .schemas.options import Absent, Failed, Found, InProgress, Probe, Repeat, Retry, Then
     from .schemas.settings import Settings
-    from .schemas.states import Priority, Risk, RunState, StepState
+    from .schemas.states import ItemState, Level, Priority, Risk, RunState, StepState
     from .schemas.transaction import AnyTx, SyncTx, Transaction
     from .schemas.wallclock import wall_clock
 
 __all__ = [
     "Absent",
+    "Action",
     "AesGcm",
     "AnyTx",
     "Approval",
@@ -70,26 +75,37 @@ __all__ = [
     "CodecContext",
     "Coded",
     "Command",
+    "Compared",
     "ConnectError",
     "Consumer",
     "Context",
     "Decision",
     "DefinitionError",
+    "Drift",
     "Envelope",
     "Event",
     "Exchange",
     "Failed",
+    "FanOut",
+    "FanOutItem",
     "Found",
+    "HealthCheck",
     "HmacSignature",
     "IdempotencyKeyReused",
     "IdempotencyMiddleware",
     "InProgress",
+    "Inspection",
+    "ItemState",
+    "Level",
+    "Looking",
     "Milepost",
     "MilepostError",
     "Node",
+    "Observation",
     "Offsets",
     "OperationInProgress",
     "OutcomeUnknown",
+    "Plan",
     "PolicyDenied",
     "Priority",
     "Probe",
@@ -102,12 +118,14 @@ __all__ = [
     "ReplayedEvent",
     "Retry",
     "Risk",
+    "RollbackRules",
     "RunRef",
     "RunState",
     "Saga",
     "Settings",
     "SignalRef",
     "SignatureRefused",
+    "Signs",
     "StandardWebhooks",
     "StartError",
     "StateError",
@@ -116,6 +134,7 @@ __all__ = [
     "SyncTx",
     "Then",
     "Tombstone",
+    "Traffic",
     "Transaction",
     "Undo",
     "Unreadable",
@@ -132,6 +151,7 @@ __all__ = [
     "optional",
     "publish",
     "publish_sync",
+    "roll_back_plan",
     "send",
     "sequence",
     "wall_clock",
@@ -164,11 +184,14 @@ _HOMES = {
     "Event": "schemas.events",
     "Exchange": "schemas.exchange",
     "Failed": "schemas.options",
+    "FanOut": "schemas.fanout",
+    "FanOutItem": "schemas.fanout",
     "Found": "schemas.options",
     "HmacSignature": "inbox.verify",
     "IdempotencyKeyReused": "schemas.errors",
     "IdempotencyMiddleware": "consumers.idempotency",
     "InProgress": "schemas.options",
+    "ItemState": "schemas.states",
     "Milepost": "consumers.app",
     "MilepostError": "schemas.errors",
     "Node": "sagas.nodes",
@@ -221,6 +244,19 @@ _HOMES = {
     "sequence": "sagas.shapes",
     "wall_clock": "schemas.wallclock",
     "when": "sagas.shapes",
+    "Action": "recovery.model",
+    "Compared": "recovery.inspecting",
+    "Drift": "recovery.model",
+    "HealthCheck": "recovery.rollback",
+    "Inspection": "recovery.inspecting",
+    "Level": "schemas.states",
+    "Looking": "recovery.inspecting",
+    "Observation": "recovery.model",
+    "Plan": "recovery.model",
+    "RollbackRules": "recovery.rollback",
+    "Signs": "recovery.rollback",
+    "Traffic": "recovery.rollback",
+    "roll_back_plan": "recovery.rollback",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
