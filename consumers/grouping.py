@@ -19,7 +19,7 @@ import asyncpg
 from ..outbox.model import OutboxRow
 from .batching import pick
 from .changes import Change, Changes, FactOf, InlineClaim
-from .known import Known
+from .known import Known, Memory
 from .store import Conflict
 from .store_many import Sql
 from .together import Asked, change_many
@@ -58,6 +58,7 @@ class Group:
         self._lingering: list[asyncio.Future[None]] = []
         self._apart: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(ALONE)
+        self._memory = Memory()
 
     def change(
         self,
@@ -111,7 +112,10 @@ class Group:
         """Take what can be done together now."""
         waiting = [asked for asked in self._waiting if not asked.answer.done()]
         batch, self._waiting = pick(waiting, self._busy, MOST)
-        self._busy.update(asked.run_id for asked in batch)
+        for asked in batch:
+            self._busy.add(asked.run_id)
+            if (known := self._memory.take(asked.run_id)) is not None and asked.known is None:
+                asked.known, asked.remembered = known, True
         return batch
 
     async def _on_a_connection(self, batch: Sequence[Asked]) -> Sequence[Asked]:
@@ -191,6 +195,8 @@ class Group:
             logger.warning("%d changes not made together: %s: %s", len(batch), type(error).__name__, error)
             return batch
         for asked, change in done.answers:
+            if change is not None and change.known is not None and change.decision.claimed is None:
+                self._memory.keep(change.known)
             self._answered(asked, change)
         return done.left
 

@@ -24,6 +24,7 @@ class Asked:
 
     Attributes:
         known: The run as it was stored last, when it need not be read.
+        remembered: Whether `known` is from memory and not from whoever holds the run's only open step.
         decided: What a batch decided, when it is to be stored alone.
     """
 
@@ -33,6 +34,7 @@ class Asked:
     inline: InlineClaim | None
     answer: asyncio.Future[Change | None]
     known: Known | None = None
+    remembered: bool = False
     decided: Change | None = None
 
 
@@ -66,7 +68,11 @@ async def change_many(connection: asyncpg.Connection[Any], changes: Changes, bat
         try:
             change = _decided(changes, asked, known[asked.run_id], rows.get(asked.run_id))
             if change is None or is_empty(change.decision):
-                done.answers.append((asked, change))
+                # Nothing is compared with the row then, so it has to be of what was read.
+                if asked.remembered and known[asked.run_id] is not None:
+                    done.left.append(asked)
+                else:
+                    done.answers.append((asked, change))
             elif is_plain(change.decision):
                 messages = changes.messages(change.decision, asked.emitted)
                 plain.append((asked, change, ToStore(change.before.run, change.decision, messages)))

@@ -7,7 +7,8 @@ the late do. Without a name every command is an operation of its own, which the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,9 +30,11 @@ from ..schemas.events import Event, is_topic, key_of
 from ..schemas.exchange import LONGEST, Exchange
 from ..schemas.transaction import Transaction
 from ..streams.database import require_same_transaction
-from .barrier import Barrier, Known, Outcome
+from ..streams.guard import ended_in_transaction
+from .barrier import Barrier, Barriers, Key, Known, Outcome, Wanted
 from .fingerprint import said
 from .letter import for_people
+from .model import Item
 
 E = TypeVar("E", bound=Event)
 C = TypeVar("C", bound=Command[Any])
@@ -63,7 +66,16 @@ class Answering:
     write: Replier | None
 
     async def __call__(self, command: Command[Any], tx: Transaction) -> None:
+        """Handle the only command of a transaction; see `handle`."""
+        shared = Barriers(tx.connection, self.consumer)
+        await self.handle(command, tx, shared)
+        await shared.store()
+
+    async def handle(self, command: Command[Any], tx: Transaction, shared: Barriers) -> None:
         """Do or undo what the command asks for, unless that was done before, and reply.
+
+        Args:
+            shared: What the commands of the transaction share; to be stored after the last of them.
 
         Raises:
             UsageError: MP472 on a consumer without a service, MP473 when the user's function returns something else
@@ -77,13 +89,41 @@ class Answering:
                 f"consumer {self.consumer} cannot reply: it belongs to no service. Make it with "
                 f"service.consumer({self.consumer!r}).",
             )
-        case = _Case(self, self.write, command, tx)
+        case = _Case(self, self.write, command, tx, shared)
         if not case.asked.run:
             await case.plain()
         elif case.direction == "undo" and self.undoes is not None:
             await case.undo()
         else:
             await case.do()
+
+    def direction_of(self, asked: Exchange) -> Direction:
+        """Return what a command asks for."""
+        return "undo" if self.undoes is not None or asked.direction == "undo" else "do"
+
+    def fingerprints(self, command: Command[Any]) -> Sequence[bytes]:
+        """Return digests over type and what the command said; defaults are left out, so that new ones change nothing.
+
+        The first is stored. Those of an encrypted command are keyed, and the others are of keys that were first before.
+        """
+        kind = self.command.milepost_spec.type.encode()
+        return command.milepost_spec.codec.digests(kind + b"\n" + said(command))
+
+
+def to_begin(items: Iterable[Item]) -> list[Wanted]:
+    """Return what the commands of a batch take in advance; not of operations that several of them are about."""
+    about, wanted = Counter[tuple[str, str, str]](), []
+    for item in items:
+        by, envelope = item.handler, item.envelope
+        asked = envelope and envelope.exchange
+        if not isinstance(by, Answering) or envelope is None or not asked or not asked.run:
+            continue
+        about[envelope.tenant, asked.run, asked.step] += 1
+        if by.undoes is None:
+            key = Key(envelope.tenant, asked.run, asked.step, by.direction_of(asked))
+            command: Any = item.event
+            wanted.append(Wanted(key, envelope.event_id, by.fingerprints(command)[0]))
+    return [one for one in wanted if about[one.key[:3]] == 1]
 
 
 @dataclass(slots=True)
@@ -94,6 +134,7 @@ class _Case:
     write: Replier
     command: Command[Any]
     tx: Transaction
+    shared: Barriers
 
     @property
     def envelope(self) -> Envelope:
@@ -105,13 +146,11 @@ class _Case:
 
     @property
     def direction(self) -> Direction:
-        return "undo" if self.by.undoes is not None or self.asked.direction == "undo" else "do"
+        return self.by.direction_of(self.asked)
 
     @property
     def barrier(self) -> Barrier:
-        return Barrier(
-            self.tx.connection, self.by.consumer, self.envelope.tenant, self.asked.run, self.asked.step
-        )
+        return Barrier(self.shared, self.envelope.tenant, self.asked.run, self.asked.step)
 
     async def plain(self) -> None:
         """Answer a command that names no operation."""
@@ -119,13 +158,16 @@ class _Case:
 
     async def do(self) -> None:
         """Answer a command whose operation happens once; also an undo that knows nothing of its do."""
-        barrier, direction, prints = self.barrier, self.direction, self._fingerprints()
-        if not await barrier.begin(direction, self.envelope.event_id, prints[0]):
+        barrier, direction = self.barrier, self.direction
+        new = self.shared.taken(barrier.key(direction))
+        if new is None:
+            new = await barrier.begin(direction, self.envelope.event_id, self._fingerprints()[0])
+        if not new:
             known = await barrier.known(direction)
             if known.outcome == "BLOCKED":
                 await self._reply(self._negative(UNDONE_BEFORE, "its undo was here before"), REFUSED)
             else:
-                await self._again(known, prints)
+                await self._again(known, self._fingerprints())
             return
         answer = await self._act()
         if isinstance(answer, Negative) and direction == "undo":
@@ -133,7 +175,7 @@ class _Case:
             await self._reply(answer)
             return
         outcome: Outcome = "REFUSED" if isinstance(answer, Negative) else "DONE"
-        await barrier.finish(direction, outcome, await self._reply(answer))
+        barrier.finish(direction, outcome, await self._reply(answer))
 
     async def undo(self) -> None:
         """Answer a command that undoes an operation, if there is something to undo."""
@@ -145,7 +187,7 @@ class _Case:
             return
         if (await barrier.known("do")).outcome != "DONE":
             nothing = self._negative(NOTHING_TO_UNDO, "")
-            await barrier.finish("undo", "NOTHING_TO_UNDO", await self._reply(nothing, NOTHING))
+            barrier.finish("undo", "NOTHING_TO_UNDO", await self._reply(nothing, NOTHING))
             return
         answer = await self._act()
         if isinstance(answer, Negative):
@@ -153,7 +195,7 @@ class _Case:
             await barrier.withdraw("undo")
             await self._reply(answer)
             return
-        await barrier.finish("undo", "DONE", await self._reply(answer))
+        barrier.finish("undo", "DONE", await self._reply(answer))
 
     async def _act(self) -> Event | Negative:
         """Call the user's function; what it has written before it refused is taken back.
@@ -161,13 +203,13 @@ class _Case:
         The savepoint is left open by any other error, which ends the transaction as a whole.
         """
         tx = self.tx
-        point: Any = tx._session.begin_nested() if tx._session is not None else tx.connection.transaction()
-        await point.start()
+        nested = None if tx._session is None else tx._session.begin_nested()
+        await (self.shared.point() if nested is None else nested.start())
         try:
             answer = await self.by.answer(self.command, tx)
         except Refused as no:
             await require_same_transaction(tx)
-            await point.rollback()
+            await (self.shared.back() if nested is None else nested.rollback())
             return self._negative(no.code, no.message)
         await require_same_transaction(tx)
         if not isinstance(answer, self.by.reply):
@@ -176,7 +218,8 @@ class _Case:
                 f"consumer {self.by.consumer}: the answer to {self.by.command.__name__} is "
                 f"{type(answer).__name__}, not {self.by.reply.__name__}. Return the reply, or raise Refused(code).",
             )
-        await point.commit()
+        if nested is not None:
+            await nested.commit()
         return answer
 
     async def _reply(self, answer: Event | Negative | Reply, outcome: str = "") -> Reply:
@@ -190,7 +233,9 @@ class _Case:
                 f"consumer {self.by.consumer}: {self.asked.run} {self.asked.step} was asked for before with "
                 f"another {self.by.command.__name__}, and is not done twice. A new intent needs a new run or step.",
             )
-        assert known.reply is not None, "a committed direction has its reply"
+        if known.reply is None:
+            # It was committed by its own function, which is not called again: what it did may stand.
+            raise ended_in_transaction()
         outcome = {"DONE": DONE, "REFUSED": REFUSED}.get(known.outcome, NOTHING)
         await self._reply(known.reply, outcome)
 
@@ -222,10 +267,4 @@ class _Case:
         )
 
     def _fingerprints(self) -> Sequence[bytes]:
-        """Return digests over type and what the command said; defaults are left out, so that new ones change nothing.
-
-        The first is stored. Those of an encrypted command are keyed, and the others are of keys that were first before.
-        """
-        spec = self.command.milepost_spec
-        kind = self.by.command.milepost_spec.type.encode()
-        return spec.codec.digests(kind + b"\n" + said(self.command))
+        return self.by.fingerprints(self.command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from ..schemas.envelope import Envelope
 from ..schemas.errors import UsageError
@@ -11,12 +12,16 @@ from ..schemas.transaction import Publisher, Transaction
 from ..streams.database import require_same_transaction
 from ..streams.reader_lane import getting_on
 from ..streams.tracing import current_traceparent, span
+from .answers import Answering
+from .barrier import Barriers
 from .failures import HandlerFailed, Underneath, is_infrastructure, is_lost
 from .model import Item
 from .together import Together
 
 
-async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Item) -> None:
+async def call(
+    consumer: str, publisher: Publisher, tx: Transaction, *items: Item, shared: Barriers | None = None
+) -> None:
     """Call the handler of an event, or of several that it takes together.
 
     Args:
@@ -24,6 +29,7 @@ async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Ite
         publisher: What `Transaction.publish` calls.
         tx: The open transaction; the handler gets one like it, which ends with it.
         items: The event; several only for a handler that takes them together.
+        shared: What the commands of the transaction share; None for the only event of a transaction.
 
     Raises:
         HandlerFailed: The handler raised, or has ended the transaction.
@@ -50,7 +56,7 @@ async def call(consumer: str, publisher: Publisher, tx: Transaction, *items: Ite
             },
             secret=any(one.secret for one in items),
         ):
-            await _handle(items, scoped)
+            await _handle(items, scoped, shared)
             await require_same_transaction(tx)
         getting_on()
     except asyncio.CancelledError as error:
@@ -73,11 +79,14 @@ def _links(envelopes: Sequence[Envelope]) -> list[str]:
     return [*([around] if around else ()), *(one.traceparent for one in envelopes if one.traceparent)]
 
 
-async def _handle(items: Sequence[Item], tx: Transaction) -> None:
+async def _handle(items: Sequence[Item], tx: Transaction, shared: Barriers | None) -> None:
     handler = items[0].handler
     assert handler is not None
     if isinstance(handler, Together):
         await handler.handler([item.event for item in items], tx)
+    elif isinstance(handler, Answering) and shared is not None:
+        command: Any = items[0].event
+        await handler.handle(command, tx, shared)
     else:
         await handler(items[0].event, tx)
 

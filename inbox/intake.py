@@ -21,6 +21,8 @@ from ..schemas.transaction import Publisher
 from ..streams.database import Database
 from ..streams.reader_lane import getting_on
 from . import model
+from .answers import to_begin
+from .barrier import Barriers
 from .calling import call
 from .collecting import uncollected
 from .consumer import Consumer, PreparedConsumer
@@ -242,9 +244,12 @@ class Intake:
                 plan, held = await self._claim(connection, items)
                 if isinstance(self._consumer, PreparedConsumer):
                     await self._consumer.prepare(tx, plan.events())
+                shared, handled = Barriers(connection, self._consumer.name), bool(plan.handle)
+                if len(wanted := to_begin(plan.handle)) > 1:
+                    await shared.begin(wanted)
                 for run in runs(plan.handle):
-                    handled = True
-                    await call(self._consumer.name, self._publisher, tx, *run)
+                    await call(self._consumer.name, self._publisher, tx, *run, shared=shared)
+                await shared.store()
                 await self._letters.park(connection, plan.park, held)
                 await self.past.move(connection, items[-1].record)
                 if alone:
@@ -253,6 +258,7 @@ class Intake:
             if failed.ended:
                 # It may have committed the marks of events that nobody has handled yet.
                 await self._store.forget(self._database.pool, plan.unfinished(failed.item))
+                await shared.abandoned(self._database.pool)
             raise
         except Exception as error:
             if not handled:

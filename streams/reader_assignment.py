@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _SILENCE = 15.0
 _MEASURE_EVERY = 3.0
 _COMMIT_AGAIN = 1.0
+#: Shortest time in seconds between two commits of offsets: each is a request, and a record of Kafka's own topic. What
+#: was handled since the last one is read again after a crash, as is what was handled and not committed at all.
+_COMMIT_EVERY = 0.1
 
 
 class SessionBroken(Exception):
@@ -190,8 +193,8 @@ class Assignment:
         """Commit next offsets as lanes report them, all that are waiting in one request."""
         while True:
             await self._to_commit.wait()
-            if not await self.commit():
-                await asyncio.sleep(_COMMIT_AGAIN)
+            committed = await self.commit()
+            await asyncio.sleep(_COMMIT_EVERY if committed else _COMMIT_AGAIN)
 
     async def commit(self) -> bool:
         """Commit what waits; refused after a rebalance it is dropped with its lane.

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from milepost import Context, Event, Repeat, Saga, Then
+from milepost import Command, Context, Event, Repeat, Saga, Then
 from milepost.consumers import store_many, together
 from milepost.consumers.batching import ToStore
 from milepost.consumers.changes import Change
 from milepost.outbox.model import message_row
-from milepost.sagas.facts import Act, Claim, Succeeded, TryFailed
+from milepost.sagas.facts import Act, Claim, Replied, Succeeded, TryFailed
 from milepost.schemas.envelope import Record
 from milepost.schemas.ids import Ids
 from milepost.schemas.messages import TimerMessage
@@ -71,6 +71,34 @@ def waits() -> Saga[Order]:
         ),
     )
     return made
+
+
+class Told(Event, type="together.told", topic="together-told", key="id"):
+    id: str
+
+
+class Ask(Command[Told], type="together.ask", topic="together-asked", key="id"):
+    id: str
+
+
+def asks(*names: str) -> Saga[Order]:
+    """Commands one after the other."""
+    made = Saga("asks", version=1, input=Order, key=lambda order: order.id)
+    for name in names:
+        made.command(
+            name,
+            lambda view: Ask(id=view.input.id),
+            reply=Told,
+            timeout=timedelta(minutes=1),
+            repeat=Repeat.SAFE,
+            no_undo="nothing is done",
+        )
+    made.flow(*made.nodes)
+    return made
+
+
+def answered(step: str) -> Replied:
+    return Replied(step, "do", 1, "done", {"id": "o"}, 1, type="together.told")
 
 
 async def started(it: Rig, saga: Saga[Order], count: int) -> list[UUID]:
@@ -166,6 +194,38 @@ async def test_a_step_after_another_needs_no_reading(
         states = await it.states(stopped)
         assert states["first"] == "SUCCEEDED" and states[""] == "CANCELLED", states
         assert between == ["first"] and states.get("last") != "SUCCEEDED"
+        await check_histories(it)
+
+
+async def test_a_reply_to_a_command_needs_no_reading(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what another process has changed meanwhile is seen, also where nothing is written that would show it."""
+    reads: list[int] = []
+
+    async def counted(connection: Any, ids: Sequence[UUID]) -> Mapping[UUID, asyncpg.Record]:
+        reads.append(len(ids))
+        return await store_many.load_rows(connection, ids)
+
+    monkeypatch.setattr(together, "load_rows", counted)
+    saga = asks("a", "b", "c", "d")
+    async with rig(database_url, saga) as it, rig(database_url, saga) as other:
+        here, there = await started(it, saga, 2)
+        for step in "abcd":
+            assert await it.engine.change(here, answered(step)) is not None
+        assert (await it.states(here))[""] == "SUCCEEDED"
+        assert reads == [1], "for the first one, which another process has sent"
+
+        assert await it.engine.change(there, answered("a")) is not None
+        assert await other.engine.change(there, answered("b")) is not None
+        reads.clear()
+        change = await it.engine.change(there, answered("c"))
+        assert change is not None and change.decision.answer == "changed", (
+            "this process has not sent c, and knows nothing of it until it has read the run"
+        )
+        assert await other.engine.change(there, answered("d")) is not None
+        states = await it.states(there)
+        assert states == dict.fromkeys(("", *"abcd"), "SUCCEEDED")
         await check_histories(it)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from milepost.consumers.known import LONGEST, known_after
+from milepost.consumers.known import LONGEST, MOST, Known, Memory, known_after
 from milepost.consumers.store import Loaded
 from milepost.sagas.model import Decision, Run, Step
 from milepost.schemas.states import StepKind, StepState
@@ -23,6 +23,7 @@ CLAIMED = Step(
     fence=1,
     wake_at=NOW,
 )
+SENT = Step(name="book", kind=StepKind.COMMAND, state=StepState.WAITING, since=NOW, attempt=1, wake_at=NOW)
 DONE = Step(name="pack", kind=StepKind.STEP, state=StepState.SUCCEEDED, since=NOW)
 
 
@@ -52,6 +53,32 @@ def test_what_can_change_without_moving_the_version_is_not_known() -> None:
     assert after(run_with(wait, CLAIMED)) is None, "its signal may come"
     assert after(replace(run_with(CLAIMED), resource="ship:1")) is None, "the lock may pass on"
     assert after(run_with(CLAIMED), None) is None, "nobody here goes on with it"
+    assert after(run_with(wait, SENT), None) is None
+    assert after(replace(run_with(SENT), resource="ship:1"), None) is None
+
+
+def test_a_run_that_waits_for_the_reply_to_one_command_is_known() -> None:
+    found = after(run_with(DONE, SENT), None)
+    assert found is not None and found.run.version == 8
+
+
+def test_runs_that_wait_for_replies_are_remembered_for_a_while_and_once() -> None:
+    def known(n: int, at: float) -> Known:
+        return Known(Loaded(replace(run_with(SENT), id=UUID(int=n)), "shop", NOW, {}), at)
+
+    memory, first, newer = Memory(), known(1, 10.0), known(1, 10.5)
+    memory.keep(first)
+    memory.keep(newer)
+    assert memory.take(UUID(int=1)) is newer
+    assert memory.take(UUID(int=1)) is None, "what is done on it changes it"
+    memory.keep(known(2, 11.0))
+    memory.keep(known(3, 11.5))
+    memory.keep(known(4, 12.2))
+    assert memory.take(UUID(int=2)) is None, "it is too old to be used"
+    assert memory.take(UUID(int=3)) is not None
+    for n in range(10, 10 + MOST + 5):
+        memory.keep(known(n, 12.3))
+    assert [memory.take(UUID(int=n)) is None for n in (10, 14, 15)] == [True, True, False]
 
 
 def test_the_databases_clock_is_asked_again_after_a_while() -> None:

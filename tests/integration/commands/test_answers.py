@@ -9,6 +9,7 @@ import pytest
 from milepost import Command, Consumer, DefinitionError, Event, Refused, Transaction
 from milepost.consumers.answering import write_reply
 from milepost.consumers.publishing import publish_in
+from milepost.inbox import barrier
 from milepost.inbox.intake import Intake
 from milepost.schemas.ids import SystemClock
 from milepost.schemas.settings import Settings
@@ -270,6 +271,55 @@ async def test_a_handler_that_ends_its_transaction_is_parked_at_once(at: Bench) 
     [letter] = await at.letters()
     assert "MP332" in letter["message"] and letter["attempts"] == 1
     assert await at.replies() == []
+
+
+async def test_commands_of_a_batch_are_begun_and_finished_together(
+    at: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal in their midst takes back what its own function has written, and no other's."""
+    monkeypatch.setattr(barrier._Sql, "begin", "no statement of one's own")
+    intake = at.intake(Participant().consumer())
+    await intake.handle(
+        [at.record(BookTruck(truck=name), run=name, step="s") for name in ("a", "no-b", "c", "no-d", "e")]
+    )
+    assert await at.ledger() == [("do", "a"), ("do", "c"), ("do", "e")]
+    assert [reply.outcome for reply in await at.replies()] == ["done", "refused", "done", "refused", "done"]
+    assert await at.letters() == []
+    rows = await at.database.pool.fetch(
+        "SELECT run, outcome, reply_headers IS NOT NULL AS kept FROM milepost.barrier ORDER BY run"
+    )
+    assert [tuple(row) for row in rows] == [
+        ("a", "DONE", True),
+        ("c", "DONE", True),
+        ("e", "DONE", True),
+        ("no-b", "REFUSED", True),
+        ("no-d", "REFUSED", True),
+    ]
+    monkeypatch.undo()
+    again = [at.record(BookTruck(truck=n), run=n, step="s", attempt="2") for n in ("no-b", "c")]
+    await intake.handle(again)
+    assert [reply.outcome for reply in (await at.replies())[5:]] == ["refused", "done"]
+    assert len(await at.ledger()) == 3
+
+
+async def test_a_handler_that_commits_a_batch_leaves_no_operation_half_known(at: Bench) -> None:
+    """What was done before it is known with its reply, and what comes after it is done once."""
+    participant = Participant()
+
+    async def commit(command: Command[Any], tx: Transaction) -> None:
+        if command.truck == "rude":  # type: ignore[attr-defined]
+            await tx.connection.execute("COMMIT")
+
+    participant.pause = commit
+    intake = at.intake(participant.consumer())
+    await intake.handle([at.record(BookTruck(truck=name), run=name, step="s") for name in ("a", "rude", "c")])
+    [letter] = await at.letters()
+    assert "MP332" in letter["message"]
+    again = [at.record(BookTruck(truck=n), run=n, step="s", attempt="2") for n in ("a", "c")]
+    await intake.handle(again)
+    assert await at.letters() == [letter]
+    assert [act for act in await at.ledger() if act[1] != "rude"] == [("do", "a"), ("do", "c")]
+    assert [reply.outcome for reply in await at.replies()] == ["done"] * 4
 
 
 def test_declarations_that_cannot_work_are_refused() -> None:
