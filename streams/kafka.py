@@ -36,7 +36,7 @@ from faststream.middlewares import AckPolicy
 from ..schemas.envelope import Record
 from .kafka_client import KafkaAt, client_arguments, kafka_unreachable, quiet_client, servers_of
 from .kafka_lenient import Leniency, obeying
-from .kafka_poll import Partition, Polls, watched
+from .kafka_poll import Partition, Polls, limit_waits, watched
 from .kafka_sockets import Sockets, end_consumer
 from .membership import GroupOptions, Rebalances
 
@@ -194,10 +194,12 @@ class GroupSession:
     def pause(self, partition: Partition) -> None:
         """Fetch no more of a partition."""
         self.consumer.pause(TopicPartition(*partition))
+        limit_waits(self.consumer)
 
     def resume(self, partition: Partition) -> None:
         """Fetch a partition again."""
         self.consumer.resume(TopicPartition(*partition))
+        limit_waits(self.consumer)
 
     async def behind(self, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
         """Return (position, end) of partitions, asking Kafka for the ends."""

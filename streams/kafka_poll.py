@@ -8,6 +8,10 @@ from typing import Any, Protocol, TypeAlias
 from ..schemas.envelope import Record
 from .kafka_lenient import Leniency
 
+#: Milliseconds for which a broker that has no new records keeps a fetch request, the client's own default, and while
+#: some partition is paused.
+WAIT, WAIT_FOR_OTHERS = 500, 50
+
 Partition: TypeAlias = tuple[str, int]
 Poll: TypeAlias = Callable[..., Awaitable[dict[Any, list[Any]]]]
 
@@ -59,3 +63,16 @@ def watched(consumer: Any, *, polls: Polls, leniency: Leniency) -> Any:
 
     consumer.getmany = getmany
     return consumer
+
+
+def limit_waits(consumer: Any) -> None:
+    """Have brokers wait for new records only shortly while some partition is not asked for.
+
+    aiokafka has one fetch request under way to a broker. Where one that names no partition with records waits for the
+    broker's longest time, a partition that goes on meanwhile waits with it, though its records are there. To be called
+    whenever a partition has been paused or goes on.
+
+    Args:
+        consumer: aiokafka's.
+    """
+    consumer._fetcher._fetch_max_wait_ms = WAIT_FOR_OTHERS if consumer.paused() else WAIT

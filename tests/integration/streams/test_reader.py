@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
 from milepost.schemas.envelope import Record
 from milepost.schemas.ids import SystemClock
+from milepost.streams import kafka_poll
 from milepost.streams.reader import GroupReader
 from milepost.streams.topics import ensure_topics
 
@@ -138,6 +139,29 @@ async def test_a_slow_partition_is_bounded_and_holds_back_no_other(kafka: str, t
         gate.set()
         await until(lambda: len(seen.offsets(0)) == 2000, within=20)
     assert seen.offsets(0) == list(range(2000))
+
+
+async def test_a_partition_that_goes_on_does_not_wait_with_those_that_have_no_records(
+    kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker has one fetch at a time, and keeps it while none of what it names has records."""
+    monkeypatch.setattr(kafka_poll, "WAIT", 30_000)
+    seen, gate = Seen(), asyncio.Event()
+
+    async def handle(records: Sequence[Record]) -> None:
+        if records[0].partition == 0:
+            await gate.wait()
+        await seen.handle(records)
+
+    one = reader(kafka, topic, handle, max_records=2)
+    async with running(one):
+        await send(kafka, topic, [plain(n) for n in range(10)])
+        await until(lambda: one._now is not None and one._now._lanes[topic, 0]._paused)
+        await send(kafka, topic, [plain(n) for n in range(10, 100)])
+        await send(kafka, topic, [plain(0, 1)])
+        await until(lambda: seen.offsets(1) == [0], what="a record of a partition that is fetched")
+        gate.set()
+        await until(lambda: seen.offsets(0) == list(range(100)), within=15)
 
 
 async def test_trouble_is_tried_again_with_the_same_records_while_others_go_on(
