@@ -38,7 +38,8 @@ from .attempts import Attempt, Hold
 from .known import Known
 from .requests import keep_said
 from .resources import Granted
-from .store import Conflict, Loaded, is_empty, load_run, open_waits, store_decision
+from .rows import Loaded, is_empty
+from .store import Conflict, load_run, open_waits, store_decision
 
 #: Compare-and-set misses after which the run's row is locked before it is read (design section 7).
 MISSES_BEFORE_LOCK = 3

@@ -15,7 +15,7 @@ from uuid import UUID
 from ..sagas.changing import replace
 from ..sagas.model import Decision
 from ..schemas.states import StepKind
-from .store import Loaded
+from .rows import Loaded
 
 #: Seconds for which the database's clock is taken to have gone on as this process's own.
 LONGEST = 1.0

@@ -22,8 +22,8 @@ from .engine import Engine, tell, uncancelled
 from .fanout import Place, Sql
 from .finishing import ROOM_WITHIN, Superseded, finish, logger
 from .publishing import emitted_rows
+from .rows import dump
 from .slots import Slots
-from .store import dump
 
 #: Most items of one list.
 MOST_ITEMS = 1_000_000

@@ -26,7 +26,8 @@ from .classify import classify
 from .engine import DATABASE_ERRORS, Engine
 from .lease import Lease
 from .resuming import Sql
-from .store import Loaded, load_run
+from .rows import Loaded
+from .store import load_run
 
 logger = logging.getLogger("milepost")
 

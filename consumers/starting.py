@@ -28,7 +28,8 @@ from ..streams.database import check_level, raw_connection
 from ..streams.tracing import current_traceparent, span
 from . import fingerprints, resources
 from .changes import Changes
-from .store import Loaded, Sql
+from .rows import Loaded
+from .store import Sql
 from .store_many import Sql as Many
 
 

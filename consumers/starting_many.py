@@ -19,8 +19,8 @@ from ..schemas.errors import MilepostError
 from .batching import ToStore, is_plain
 from .changes import Changes
 from .joining import watch
+from .rows import Loaded, dump
 from .starting import NewRun, begun_at, existing, new_run, prepared, start_run
-from .store import Loaded, dump
 from .store_many import Sql as Many
 from .store_many import store_decisions
 

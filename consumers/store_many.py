@@ -13,7 +13,7 @@ from ..outbox.model import OutboxRow, columns
 from ..schemas.ids import Ids
 from ..streams.queries import Queries
 from .batching import ToStore
-from .store import dump, history_json, settled_json, steps_json
+from .rows import dump, history_json, settled_json, steps_json
 
 
 class Sql(Queries, file="many.sql"):

@@ -14,7 +14,7 @@ from ..outbox.model import OutboxRow
 from .batching import ToStore, is_plain
 from .changes import Change, Changes, FactOf, InlineClaim
 from .known import Known, known_after
-from .store import Loaded, is_empty, loaded
+from .rows import Loaded, is_empty, loaded
 from .store_many import load_rows, store_decisions
 
 

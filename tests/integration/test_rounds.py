@@ -24,7 +24,7 @@ from milepost.console.model import HistoryLine
 from milepost.console.runs import _history_entry
 from milepost.consumers import orchestrator
 from milepost.consumers.changes import Change
-from milepost.consumers.store import Loaded
+from milepost.consumers.rows import Loaded
 from milepost.sagas.model import Decision, Run, Step
 from milepost.schemas.states import StepKind, StepState
 from milepost.testing import open_kit

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from milepost.consumers.known import LONGEST, MOST, Known, Memory, known_after
-from milepost.consumers.store import Loaded
+from milepost.consumers.rows import Loaded
 from milepost.sagas.model import Decision, Run, Step
 from milepost.schemas.states import StepKind, StepState
 
