@@ -9,6 +9,7 @@ from ..sagas.facts import Fact, Succeeded, TryFailed
 from ..sagas.model import Run
 from ..schemas.errors import UsageError
 from ..schemas.states import HELD_STEP_STATES
+from ..schemas.transaction import Cause
 from ..streams.database import Database, require_same_transaction
 from .attempts import Claimed
 from .calls import Call
@@ -121,6 +122,7 @@ async def _in_transaction(
         async with database.transaction(publish_in) as tx:
             fn = call.node.fn
             assert fn is not None, "only steps are called"
+            tx._run = Cause(call.run.tenant, call.run.correlation_id, "")
             value = await call.within_timeout(lambda context: fn(context, tx))
             await require_same_transaction(tx)
             result = call.encode(value)

@@ -54,11 +54,11 @@ async def give_signal(
     signal = _signal(service, event, tenant, keep, event_id)
     connection = await raw_connection(tx, "signal()")
     await require_read_committed(connection, "signal()")
-    envelope = tx._envelope if isinstance(tx, Transaction) else None
+    cause = tx._cause if isinstance(tx, Transaction) else None
     with span(f"signal {signal.type}", kind="producer"):
         signal = replace(signal, traceparent=current_traceparent())
         stored = await store_and_resume(
-            service, connection, signal, correlation_id=envelope.correlation_id if envelope else None
+            service, connection, signal, correlation_id=cause.correlation_id if cause else None
         )
     if stored.refused:
         raise UsageError(

@@ -202,8 +202,8 @@ def _changed(old: Any, new: Any) -> str:
 def new_run(new: NewRun, saga: Saga[Any], parent: Run | None, tx: AsyncpgTx | None = None) -> Run:
     """Return the run as it is before anything of it is decided."""
     ref = new.ref
-    envelope = tx._envelope if isinstance(tx, Transaction) else None
-    correlation = (envelope.correlation_id or envelope.event_id) if envelope is not None else ""
+    cause = tx._cause if isinstance(tx, Transaction) else None
+    correlation = "" if cause is None else cause.correlation_id
     traceparent = current_traceparent()
     if parent is not None:
         correlation, traceparent = parent.correlation_id, parent.traceparent or traceparent

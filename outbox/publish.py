@@ -46,7 +46,7 @@ async def publish(
         lock_key: Take the keys' locks until the transaction ends, so that events of one key reach the topic
             in the order in which their transactions commit. Without it two transactions that publish the same
             key at once are ordered as the relay sees them.
-        tenant: Tenant of the events; '' takes that of the event being handled, if any.
+        tenant: Tenant of the events; '' takes that of the event being handled or of the step's run, if any.
 
     Returns:
         The events' ids, in the order given.
@@ -59,11 +59,11 @@ async def publish(
     """
     run = await run_in(tx, "publish()")
     around = _Around(topic, key, headers, tenant)
-    envelope = tx._envelope if isinstance(tx, Transaction) else None
-    if envelope:
-        around.tenant = tenant or envelope.tenant
-        around.correlation_id = envelope.correlation_id or envelope.event_id or None
-        around.causation_id = envelope.event_id or None
+    cause = tx._cause if isinstance(tx, Transaction) else None
+    if cause:
+        around.tenant = tenant or cause.tenant
+        around.correlation_id = cause.correlation_id or None
+        around.causation_id = cause.causation_id or None
     return await _publish(run, events, around, lock_key)
 
 

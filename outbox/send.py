@@ -49,7 +49,7 @@ async def send(
         undo: Whether this command undoes the operation.
         attempt: Number of this attempt, from 1; comes back with the reply.
         reply_to: Topic of the reply; None takes that of the reply's class.
-        tenant: Tenant of the command; '' takes that of the event being handled, if any.
+        tenant: Tenant of the command; '' takes that of the event being handled or of the step's run, if any.
 
     Returns:
         The command's CloudEvents id.
@@ -63,17 +63,17 @@ async def send(
     name = str(run)
     headers = request_headers(name, step, "undo" if undo else "do", attempt, topic)
     _check(command, headers, undo, attempt)
-    envelope = tx._envelope if isinstance(tx, Transaction) else None
+    cause = tx._cause if isinstance(tx, Transaction) else None
     with span(f"send {command.milepost_spec.type}", kind="producer"):
         row = event_row(
             command,
             ids=_IDS,
             clock=_CLOCK,
-            tenant=tenant or (envelope.tenant if envelope else ""),
-            causation_id=(envelope.event_id or None) if envelope else None,
+            tenant=tenant or (cause.tenant if cause else ""),
+            causation_id=(cause.causation_id or None) if cause else None,
             traceparent=current_traceparent(),
         )
-        correlation = (envelope.correlation_id or envelope.event_id) if envelope else ""
+        correlation = cause.correlation_id if cause else ""
         ours = {"ce_correlationid": correlation or str(row.id)} | headers
         rows = [replace(row, headers=row.headers | ours)]
         await insert(rows, run_statement, call="send()")

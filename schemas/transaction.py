@@ -58,6 +58,20 @@ SyncTx: TypeAlias = "Session | scoped_session[Any] | sqlalchemy.Connection | Psy
 Publisher: TypeAlias = "Callable[[Transaction, tuple[Any, ...]], Awaitable[list[UUID]]]"
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What everything that leaves with a transaction belongs to.
+
+    Attributes:
+        correlation_id: Business id that it all shares.
+        causation_id: CloudEvents id of the event being handled; '' in a step.
+    """
+
+    tenant: str
+    correlation_id: str
+    causation_id: str
+
+
 @dataclass
 class Transaction:
     """An open transaction, handed to consumers' handlers and to transactional steps.
@@ -73,6 +87,7 @@ class Transaction:
     closed: bool = field(default=False)
     _ended: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
     _envelopes: Sequence[Envelope] = field(default=(), repr=False, compare=False)
+    _run: Cause | None = field(default=None, repr=False, compare=False)
 
     @property
     def session(self) -> AsyncSession:
@@ -115,6 +130,14 @@ class Transaction:
     def envelopes(self) -> Sequence[Envelope]:
         """Envelopes of the events being handled together (`on_batch`), in their order; empty outside a handler."""
         return self._envelopes
+
+    @property
+    def _cause(self) -> Cause | None:
+        """What is written here belongs to the event being handled, or to the run of the step."""
+        found = self._envelope
+        if found is None:
+            return self._run
+        return Cause(found.tenant, found.correlation_id or found.event_id, found.event_id)
 
     async def publish(self, *events: Publishable) -> list[UUID]:
         """Write events and tombstones to the outbox in this transaction.
