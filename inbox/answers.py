@@ -202,9 +202,13 @@ class _Case:
 
         The savepoint is left open by any other error, which ends the transaction as a whole.
         """
-        tx = self.tx
-        nested = None if tx._session is None else tx._session.begin_nested()
-        await (self.shared.point() if nested is None else nested.start())
+        tx, nested = self.tx, None
+        if tx._session is None:
+            await self.shared.point()
+        else:
+            nested = await tx._session.begin_nested()
+            # Else it is set with the session's first statement, and what is written beside the session stays.
+            await tx._session.connection()
         try:
             answer = await self.by.answer(self.command, tx)
         except Refused as no:

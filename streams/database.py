@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
@@ -161,6 +161,13 @@ class Database:
             tx = Transaction(driver, publisher, session, envelope, _ended=guard.ended)
             try:
                 yield tx
+            except BaseException:
+                if guard.ended():
+                    # Savepoints are gone with the transaction; closing the session would fail at them, and that
+                    # error would hide this one. What the function left the connection in is of no more use.
+                    with suppress(Exception):
+                        await connection.invalidate()
+                raise
             finally:
                 tx.closed = True
             guard.may_commit = True

@@ -18,6 +18,7 @@ from milepost.inbox.intake import Intake
 from milepost.schemas.envelope import Record
 from milepost.schemas.ids import SystemClock
 from milepost.streams.database import Database
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.support.inbox import IDS, headers, opened
 
@@ -185,6 +186,19 @@ async def bench(database_url: str, **settings: Any) -> AsyncIterator[Bench]:
     async with opened(database_url, **settings) as database:
         await database.pool.execute(LEDGER)
         yield Bench(database)
+
+
+@asynccontextmanager
+async def with_sessions(at: Bench) -> AsyncIterator[Database]:
+    """Give the same database through SQLAlchemy."""
+    engine = create_async_engine(at.database.settings.sqlalchemy_url)
+    database = Database(at.database.settings, engine=engine)
+    await database.open()
+    try:
+        yield database
+    finally:
+        await database.close()
+        await engine.dispose()
 
 
 def outcomes(replies: Sequence[Replied]) -> list[str]:

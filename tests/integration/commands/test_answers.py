@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from milepost import Command, Consumer, DefinitionError, Event, Refused, Transaction
 from milepost.consumers.answering import write_reply
-from milepost.consumers.publishing import publish_in
 from milepost.inbox import barrier
-from milepost.inbox.intake import Intake
-from milepost.schemas.ids import SystemClock
-from milepost.schemas.settings import Settings
-from milepost.streams.database import Database
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tests.support.inbox import IDS
 from tests.support.trucks import (
@@ -169,41 +162,6 @@ async def test_a_refusal_is_a_reply_and_takes_back_what_was_written(at: Bench) -
     assert await at.letters() == []
 
 
-async def test_a_refusal_takes_back_what_a_session_holds(database_url: str) -> None:
-    class Base(DeclarativeBase):
-        pass
-
-    class Row(Base):
-        __tablename__ = "ledger"
-        n: Mapped[int] = mapped_column(primary_key=True)
-        act: Mapped[str]
-        truck: Mapped[str]
-
-    async def book(command: BookTruck, tx: Transaction) -> TruckBooked:
-        tx.session.add(Row(act="do", truck=command.truck))
-        if command.truck == "flushed":
-            await tx.session.flush()
-        if command.truck != "good":
-            raise Refused("NO")
-        return TruckBooked(truck="good", plate="p")
-
-    consumer = Consumer("trucks", reply=write_reply)
-    consumer.answers(BookTruck, TruckBooked)(book)
-    async with bench(database_url) as at:
-        engine = create_async_engine(Settings(database_url=database_url).sqlalchemy_url)  # type: ignore[arg-type]
-        database = Database(at.database.settings, engine=engine)
-        await database.open()
-        try:
-            intake = Intake(consumer, database, publish_in, clock=SystemClock())
-            trucks = ["flushed", "pending", "good"]
-            await intake.handle([at.record(BookTruck(truck=truck), run=truck, step="s") for truck in trucks])
-        finally:
-            await database.close()
-            await engine.dispose()
-        assert await at.ledger() == [("do", "good")]
-        assert [reply.outcome for reply in await at.replies()] == ["refused", "refused", "done"]
-
-
 async def test_a_failure_is_no_reply_and_is_tried_and_parked_like_any_event(at: Bench) -> None:
     participant = Participant()
     await at.intake(participant.consumer()).handle(
@@ -300,26 +258,6 @@ async def test_commands_of_a_batch_are_begun_and_finished_together(
     await intake.handle(again)
     assert [reply.outcome for reply in (await at.replies())[5:]] == ["refused", "done"]
     assert len(await at.ledger()) == 3
-
-
-async def test_a_handler_that_commits_a_batch_leaves_no_operation_half_known(at: Bench) -> None:
-    """What was done before it is known with its reply, and what comes after it is done once."""
-    participant = Participant()
-
-    async def commit(command: Command[Any], tx: Transaction) -> None:
-        if command.truck == "rude":  # type: ignore[attr-defined]
-            await tx.connection.execute("COMMIT")
-
-    participant.pause = commit
-    intake = at.intake(participant.consumer())
-    await intake.handle([at.record(BookTruck(truck=name), run=name, step="s") for name in ("a", "rude", "c")])
-    [letter] = await at.letters()
-    assert "MP332" in letter["message"]
-    again = [at.record(BookTruck(truck=n), run=n, step="s", attempt="2") for n in ("a", "c")]
-    await intake.handle(again)
-    assert await at.letters() == [letter]
-    assert [act for act in await at.ledger() if act[1] != "rude"] == [("do", "a"), ("do", "c")]
-    assert [reply.outcome for reply in await at.replies()] == ["done"] * 4
 
 
 def test_declarations_that_cannot_work_are_refused() -> None:
