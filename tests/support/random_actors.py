@@ -28,7 +28,8 @@ OPEN_WAITS = (
 )
 #: What a person has to answer: an approval, or an undo that as many kills have met as it had tries.
 QUESTIONS = (
-    "SELECT r.saga, r.key, s.name, s.state FROM milepost.step AS s JOIN milepost.run AS r ON r.id = s.run_id"
+    "SELECT r.saga, r.key, s.name, s.state, s.asked->>'risk' AS risk"
+    " FROM milepost.step AS s JOIN milepost.run AS r ON r.id = s.run_id"
     " WHERE s.wake_at IS NOT NULL AND (s.asked @> '{\"open\": true}' OR s.state = 'COMPENSATION_FAILED')"
     " ORDER BY s.since LIMIT 1"
 )
@@ -135,6 +136,8 @@ class Actors:
             run, step = f"{row['saga']}/{row['key']}", row["name"]
             if row["state"] == "COMPENSATION_FAILED":
                 await self.ann("runs", "retry", run, step, "--reason", "the other side is well")
+                if row["risk"] == "CRITICAL":
+                    await self.ann("confirm", run, "--reason", "it is", by="bob")
                 continue
             how = ("--role", "finance", "--reason", "because")
             if step == "ok" and self.dice.random() < 0.3:
