@@ -79,6 +79,8 @@ class Gate:
         row = await self._engine.pool.fetchrow(Sql.waiting_step, message.run, message.step, message.iteration)
         if row is None or row["state"] not in _WAITING:
             return True
+        if row["appointed"] is False:
+            return False  # it was put off by an earlier word of it, and comes again when its time has come
         until = await self._limiter.ask(Wish(limits, priority, bool(row["appointed"])))
         if until is None:
             return True

@@ -185,7 +185,11 @@ class _Case:
         if not await barrier.begin("undo", event_id, prints[0]):
             await self._again(await barrier.known("undo"), prints)
             return
-        if (await barrier.known("do")).outcome != "DONE":
+        done = (await barrier.known("do")).outcome
+        if done == "PENDING":
+            # It was committed by its own function, as in `_again`: what it wrote stands.
+            raise ended_in_transaction()
+        if done != "DONE":
             nothing = self._negative(NOTHING_TO_UNDO, "")
             barrier.finish("undo", "NOTHING_TO_UNDO", await self._reply(nothing, NOTHING))
             return

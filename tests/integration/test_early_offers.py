@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import uuid4
+from datetime import datetime, timedelta
+from itertools import pairwise
+from uuid import UUID, uuid4
 
 from milepost import Context, Repeat, Saga
 from milepost.schemas.messages import WorkMessage
@@ -66,3 +68,39 @@ async def test_a_process_alone_has_all_its_slots_and_one_beside_others_a_quarter
             assert await hand.lease.renew() and hand.lease.alone
         assert await offered(4) == 2, "no more than there are slots"
         go.set()
+
+
+async def test_a_step_that_a_limit_puts_off_has_one_appointment_although_its_record_follows(
+    database_url: str,
+) -> None:
+    """With another one for each record, only every second one would be kept, and the limit half used."""
+    saga = Saga("limited", version=1, input=Order, key=lambda o: o.id)
+
+    @saga.step(repeat=Repeat.SAFE, limits="bank")
+    async def charge(ctx: Context[Order]) -> None: ...
+
+    saga.flow(charge)
+    async with rig(database_url, saga) as it:
+        it.service.limit("bank", calls=1, per=timedelta(hours=1))
+        async with worker_on(database_url, it.service, slots=8) as hand:
+            runs = [(await it.start(saga, Order(id=str(n)))).id for n in range(4)]
+
+            async def appointment(run: UUID) -> datetime | None:
+                found: datetime | None = await it.value(
+                    "SELECT limited_until FROM milepost.step WHERE run_id = $1", run
+                )
+                return found
+
+            for run in runs:
+                message = WorkMessage(run=run, saga="limited", definition=1, step="charge")
+                claim = hand.worker.offer(message, Priority.NORMAL)
+                assert claim is not None
+                offered, until = await claim, await appointment(run)
+                assert offered == (run == runs[0]) == (until is None)
+                await hand.worker.take(message)
+                assert await appointment(run) == until
+            times = [await appointment(run) for run in runs[1:]]
+            apart = {later - one for one, later in pairwise(times) if one and later}
+            assert max(apart) < timedelta(hours=2), "an appointment for each, one after the other"
+            events = [await it.history(run) for run in runs[1:]]
+            assert events == [["run.started", "step.rate_limited"]] * 3

@@ -18,6 +18,7 @@ from tests.support.trucks import (
     NOTE,
     Bench,
     BookTruck,
+    CancelTruck,
     Participant,
     TruckBooked,
     TruckCancelled,
@@ -109,3 +110,21 @@ async def test_a_handler_that_commits_a_batch_leaves_no_operation_half_known(
     assert await at.letters() == [letter]
     assert [act for act in await at.ledger() if act[1] != "rude"] == [("do", "a"), ("do", "c")]
     assert [reply.outcome for reply in await at.replies()] == ["done"] * 4
+
+
+async def test_an_undo_of_what_its_own_function_committed_is_not_said_to_be_of_nothing(at: Bench) -> None:
+    """What that function wrote stands, although nobody knows all that it would have written."""
+    participant = Participant()
+
+    async def commit(command: Command[Any], tx: Transaction) -> None:
+        await tx.connection.execute("COMMIT")
+
+    participant.pause = commit
+    intake = at.intake(participant.consumer())
+    await intake.handle([at.record(BookTruck(truck="a"), run="r", step="s")])
+    await intake.handle([at.record(CancelTruck(truck="a"), run="r", step="s")])
+    assert await at.ledger() == [("do", "a")]
+    assert await at.replies() == [], "a reply would say that nothing was left to be undone"
+    letters = await at.letters()
+    assert ["MP332" in letter["message"] for letter in letters] == [True, True]
+    assert participant.calls == ["do"]
