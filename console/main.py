@@ -241,11 +241,19 @@ def console_command(
         str | None,
         typer.Option(metavar="ADDRESS", help="Address; else MILEPOST_CONSOLE_HOST, else only this machine."),
     ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="A role of whoever follows the printed link, for approvals; may be repeated; else MILEPOST_ROLES.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the console: what waits for a person, the runs, and what may be done about them."""
     from .web_command import run_console
 
-    asyncio.run(run_console(given(context), host=host, port=port, show=show))
+    asyncio.run(run_console(given(context), host=host, port=port, show=show, roles=role or []))
 
 
 @app.command("demo")

@@ -6,7 +6,7 @@ import importlib.util
 import signal
 import socket
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,15 +32,19 @@ _NEEDED = (
 )
 
 
-async def run_console(given: Globals, *, host: str | None, port: int | None, show: bool) -> None:
+async def run_console(
+    given: Globals, *, host: str | None, port: int | None, show: bool, roles: Sequence[str] = ()
+) -> None:
     """Serve the console.
 
     Args:
         host: Address to listen on; None for MILEPOST_CONSOLE_HOST, else loopback.
         port: Its port; None for MILEPOST_CONSOLE_PORT, else 8700.
         show: Open a browser that is signed in.
+        roles: Those that whoever follows the printed link claims, for approvals; none for MILEPOST_ROLES.
 
     Raises:
+        UsageError: MP644 for a role that is none.
         StartError: MP715 without the extra, MP203 for wrong settings, MP700 and MP701 when others could reach it
             and nothing says who they are, MP714 when the address is taken.
         ConnectError: MP501 without a database.
@@ -53,6 +57,7 @@ async def run_console(given: Globals, *, host: str | None, port: int | None, sho
 
     given.database_url()
     given.to_environment()
+    claimed = given.roles(roles)
     settings = ConsoleSettings.from_env(Settings.from_env(), host=host, port=port)
     tokens = await _usable_tokens(given.database_url())
     if not settings.loopback:
@@ -63,7 +68,7 @@ async def run_console(given: Globals, *, host: str | None, port: int | None, sho
     address = f"http://{_written(settings.host)}:{listening.getsockname()[1]}"
     link = None
     if settings.loopback and (show or not settings.has_identity):
-        link = f"{address}/sign-in/link?token={app.state.parts.links.make(given.by())}"
+        link = f"{address}/sign-in/link?token={app.state.parts.links.make(given.by(), claimed)}"
     await _serve(given.out, app, listening, address=settings.public_url or address, link=link, show=show)
 
 

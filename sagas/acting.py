@@ -133,8 +133,16 @@ def _meant(run: Run, fact: Act) -> Step | str:
             f"the run has no step {fact.step} yet; it has: {', '.join(s.name for s in run.steps) or 'none'}"
         )
     if step not in held:
-        return f"{step.name} is {step.state}: it does not wait for a person"
+        return f"{step.name} is {step.state}: {_why_not(step)}"
     return step
+
+
+def _why_not(step: Step) -> str:
+    if step.kind is StepKind.APPROVAL and step.state is StepState.WAITING:
+        return "it is an approval, so approve it or reject it"
+    if step.state in {StepState.UNKNOWN, StepState.RECONCILING}:
+        return "its outcome is being asked for, and a person decides if that ends without an answer"
+    return "it does not wait for a person"
 
 
 # --- again ----------------------------------------------------------------------------------------------

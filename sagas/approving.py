@@ -13,7 +13,7 @@ from .draft import Draft
 from .facts import Act
 from .model import Decision, Json, Run, Said, Step
 from .questions import Question
-from .words import APPROVAL_EXPIRED, APPROVAL_REJECTED, PARAMS_FAILED
+from .words import APPROVAL_EXPIRED, APPROVAL_REJECTED, APPROVAL_REQUIRED, PARAMS_FAILED
 
 
 def meant(run: Run, fact: Act) -> Step | None:
@@ -159,7 +159,7 @@ def ask_again(draft: Draft, fact: Act, node: Node, step: Step) -> Decision:
     assert old is not None, "only what was asked for can be rejected"
     cancelling.note_act(draft, fact, step)
     cancelling.go_back(draft)
-    guarding.hold(draft, step, node, old, guarding.about(draft, node, step))
+    guarding.hold(draft, step, node, old, guarding.about(draft, node, step), code=APPROVAL_REQUIRED)
     return draft.decision()
 
 

@@ -213,12 +213,18 @@ def _row_of(draft: Draft, guard: Node, step: Step) -> Step | None:
     return next((row for row in rows if _first_round_of(row.iteration, step.iteration)), None)
 
 
-def hold(draft: Draft, step: Step, node: Node, old: Question, what: About) -> None:
-    """Put a row whose approval is void in front of persons, with a question of the next generation."""
+def hold(
+    draft: Draft, step: Step, node: Node, old: Question, what: About, *, code: str = APPROVAL_VOID
+) -> None:
+    """Put a row whose approval is void in front of persons, with a question of the next generation.
+
+    Args:
+        code: Why it waits there.
+    """
     undo = step.kind is StepKind.UNDO
     asked = question(node, what, generation=old.generation + 1, undo=undo)
     voided(draft, step, old)
-    told = {"code": APPROVAL_VOID, "message": what.problem or None}
+    told = {"code": code, "message": what.problem or None}
     held = draft.move(
         step, StepState.MANUAL_REQUIRED, wake_at=draft.reminder(), asked=asked.as_json(), **told
     )

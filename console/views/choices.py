@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pydantic import BaseModel
 
 from ...recovery.permissions import Act, Actor, Permission, permission
-from ...schemas.states import FINAL_RUN_STATES, Risk, RunState, StepState
+from ...sagas.words import APPROVAL_REJECTED
+from ...schemas.states import FINAL_RUN_STATES, Risk, RunState, StepKind, StepState
 from ..model import RunDetail, StepLine
 from ..worklist import possible
 from .worklist import Question
@@ -36,8 +37,13 @@ _SAYS: Final = {
 }
 _UNDO_SAYS: Final = {
     "retry": "the undo is tried again, with all its tries",
-    "skip": "it stays undone, and the other undos go on",
-    "mark_succeeded": "it is undone, as you have seen on the other side",
+    "skip": "it is not carried out: what the step did stays as it is, and the other undos go on",
+    "mark_succeeded": "what the step did has been taken back, as you have seen on the other side",
+}
+_KIND_SAYS: Final = {
+    StepKind.WAIT: {"retry": "it is waited for anew, for the whole of its timeout"},
+    StepKind.APPROVAL: {"retry": "it is asked for anew"},
+    StepKind.TIMER: {"retry": "its time is worked out anew"},
 }
 _DANGER: Final = frozenset({"skip", "compensate", "cancel", "reject"})
 
@@ -64,13 +70,20 @@ class Choice(BaseModel):
 
 
 def of_step(
-    actor: Actor, run: RunDetail, step: StepLine, *, question: Question | None, severity: Risk
+    actor: Actor,
+    run: RunDetail,
+    step: StepLine,
+    *,
+    question: Question | None,
+    severity: Risk,
+    groups: Collection[str] = (),
 ) -> list[Choice]:
     """Return what may be decided about a step; nothing about one that does not stand in front of a person.
 
     Args:
         question: What is asked about it.
         severity: Of its workflow.
+        groups: Those of whoever reads; an approval may ask for one of them.
     """
     if step.state not in _PERSONS and question is None:
         return []
@@ -92,11 +105,32 @@ def of_step(
             and actor.name.lower() in map(str.lower, question.given)
         ):
             why = "You have approved it already; another person has to as well."
-        choice = _choice(actor, run, name, why, risk, says=_UNDO_SAYS if undo else _SAYS)
+        if question is not None and name in {"approve", "reject"} and not why:
+            why = _needs_role(actor, run, question, groups)
+        choice = _choice(actor, run, name, why, risk, says=_said_of(step, question))
         if question is not None and name in {"approve", "reject"}:
             choice = choice.model_copy(update=_asked(question, name))
         made.append(choice.model_copy(update={"asks": choice.asks + _asks(name, step)}))
     return made
+
+
+def _needs_role(actor: Actor, run: RunDetail, question: Question, groups: Collection[str]) -> str:
+    own = {*groups, *(role.value.lower() for role in actor.roles(run.tenant, run.saga))}
+    if not question.roles or own & set(question.roles):
+        return ""
+    return (
+        f"It needs one of the roles {', '.join(question.roles)}, and you have none of them here. On your own machine "
+        "start `milepost console --role ROLE`; elsewhere it is a group of your sign-in. Or say `milepost approve "
+        "--role ROLE`."
+    )
+
+
+def _said_of(step: StepLine, question: Question | None) -> dict[str, str]:
+    """Return what follows from each act on a step."""
+    if step.undo_of is None:
+        return _SAYS | _KIND_SAYS.get(step.kind, {})
+    anew = {"retry": "it is asked for anew, and nothing is undone before a yes"}
+    return _UNDO_SAYS | (anew if step.code == APPROVAL_REJECTED else {})
 
 
 def _asked(question: Question, name: str) -> dict[str, object]:

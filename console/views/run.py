@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -63,7 +63,12 @@ class _Found:
 
 
 async def run_view(
-    connection: asyncpg.Connection[Any], scope: Scope, run_id: UUID, *, actor: Actor
+    connection: asyncpg.Connection[Any],
+    scope: Scope,
+    run_id: UUID,
+    *,
+    actor: Actor,
+    groups: Collection[str] = (),
 ) -> RunView | None:
     """Read a run.
 
@@ -72,6 +77,7 @@ async def run_view(
         scope: What may be seen.
         run_id: Which.
         actor: Who reads: payloads are masked without the right to them, and acts are those of this reader.
+        groups: Of that reader, beside the roles.
 
     Returns:
         The run; None where there is none, or where it may not be seen, which is told apart nowhere.
@@ -81,7 +87,7 @@ async def run_view(
         if whose is None or not scope.allows(whose["tenant"], whose["saga"]):
             return None
         found = await _found(connection, run_id)
-    return _view(found, actor)
+    return _view(found, actor, groups)
 
 
 async def _found(connection: asyncpg.Connection[Any], run_id: UUID) -> _Found:
@@ -111,7 +117,7 @@ async def _found(connection: asyncpg.Connection[Any], run_id: UUID) -> _Found:
     )
 
 
-def _view(found: _Found, actor: Actor) -> RunView:
+def _view(found: _Found, actor: Actor, groups: Collection[str]) -> RunView:
     run, more, plan, severity = found.run, found.more, found.plan, found.severity
     shown = readable(actor, run)
     own = {name: getattr(run, name) for name in _OWN}
@@ -129,7 +135,15 @@ def _view(found: _Found, actor: Actor) -> RunView:
         payloads=shown,
         input=read_json(more["input"], readable=shown),
         steps=[
-            step_view(actor, run, step, found.payloads[step.name, step.iteration], severity, readable=shown)
+            step_view(
+                actor,
+                run,
+                step,
+                found.payloads[step.name, step.iteration],
+                severity,
+                groups=groups,
+                readable=shown,
+            )
             for step in run.steps
         ],
         ahead=plan.not_reached(run) if run.finished_at is None and run.cause is None else [],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...recovery.permissions import Act, Actor, Permission, permission
@@ -79,7 +79,14 @@ def lock_view(lock: LockLine | None) -> dict[str, object] | None:
 
 
 def step_view(
-    actor: Actor, run: RunDetail, step: StepLine, row: Any, severity: Risk, *, readable: bool
+    actor: Actor,
+    run: RunDetail,
+    step: StepLine,
+    row: Any,
+    severity: Risk,
+    *,
+    groups: Collection[str],
+    readable: bool,
 ) -> StepView:
     """Make a step of its row."""
     asked = None if row["asked"] is None else json.loads(row["asked"])
@@ -108,7 +115,7 @@ def step_view(
         granted=read_json(row["granted"], readable=True),
         limited_until=row["limited_until"],
         question=question,
-        choices=of_step(actor, run, step, question=question, severity=severity),
+        choices=of_step(actor, run, step, question=question, severity=severity, groups=groups),
     )
 
 

@@ -16,6 +16,7 @@ from milepost.console.views.drawn import from_outline, nodes_of
 from milepost.console.views.lanes import lanes
 from milepost.console.views.runs import Search, _bounds, _query
 from milepost.console.views.runs import Sql as RunsSql
+from milepost.console.views.work import Question
 from milepost.console.web.listing import as_csv, query_of
 from milepost.examples.order.saga import order as reference
 from milepost.recovery.permissions import Actor, ActorKind, Grant, Role
@@ -136,6 +137,35 @@ def test_what_may_be_decided_follows_the_state_and_says_why_not() -> None:
     viewer = of_step(VIC, run, held, question=None, severity=Risk.MEDIUM)
     assert {one.why_not for one in viewer} == {"Not allowed: your roles here are: viewer."}
     assert of_step(ANN, run, a_step(StepState.RUNNING), question=None, severity=Risk.LOW) == []
+
+
+def test_who_lacks_the_role_that_an_approval_asks_for_is_told_how_to_have_it() -> None:
+    ask = a_step(StepState.WAITING, kind=StepKind.APPROVAL)
+    run = a_run(RunState.WAITING, ask)
+    question = Question(risk=Risk.HIGH, needed=1, left=1, roles=["finance"], given=[], expires=None)
+
+    def whys(*groups: str) -> dict[str, str]:
+        made = of_step(ANN, run, ask, question=question, severity=Risk.LOW, groups=groups)
+        return {one.name: one.why_not for one in made}
+
+    assert "`milepost console --role ROLE`" in whys()["approve"] and "finance" in whys()["reject"]
+    assert (whys("finance")["approve"], whys("finance")["reject"]) == ("", "")
+
+
+def test_what_follows_an_act_on_an_undo_is_not_said_the_wrong_way_round() -> None:
+    undo = a_step(StepState.COMPENSATION_FAILED, kind=StepKind.UNDO, undo_of="pay")
+    run = a_run(RunState.COMPENSATION_FAILED, undo)
+    says = {one.name: one.says for one in of_step(ANN, run, undo, question=None, severity=Risk.LOW)}
+    assert "what the step did stays" in says["skip"]
+    assert "what the step did has been taken back" in says["mark_succeeded"]
+    rejected = a_step(
+        StepState.COMPENSATION_FAILED, kind=StepKind.UNDO, undo_of="pay", code="APPROVAL_REJECTED"
+    )
+    again = {one.name: one.says for one in of_step(ANN, run, rejected, question=None, severity=Risk.LOW)}
+    assert "asked for anew" in again["retry"]
+    wait = a_step(kind=StepKind.WAIT)
+    waits = {one.name: one.says for one in of_step(ANN, run, wait, question=None, severity=Risk.LOW)}
+    assert "waited for anew" in waits["retry"]
 
 
 @pytest.mark.parametrize("state", list(RunState))

@@ -51,13 +51,13 @@ async def sign_in_by_link(
 ) -> Response:
     """Open a session for the person who started the console here; a link works once."""
     own = parts(request)
-    name = own.links.take(token) if own.settings.loopback else None
-    if name is None:
+    found = own.links.take(token) if own.settings.loopback else None
+    if found is None:
         detail = "This link was followed before, or is older than five minutes. Start `milepost console --open` again."
         raise Problem(403, "MP708", detail)
-    return await enter(
-        request, own, SignedIn(name=name, kind=ActorKind.PERSON, way=Way.LINK), local_path(next_)
-    )
+    name, roles = found
+    who = SignedIn(name=name, kind=ActorKind.PERSON, way=Way.LINK, groups=roles)
+    return await enter(request, own, who, local_path(next_))
 
 
 @router.post("/sign-out")

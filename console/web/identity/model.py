@@ -37,7 +37,8 @@ class Caller:
         csrf: What a form, or the header X-CSRF-Token, has to hold; None where no browser sends the proof of who asks
             by itself.
         session: The session's digest, where there is one.
-        groups: Those that the provider or the proxy told; an approval may ask for one of them.
+        groups: Those that the provider or the proxy told, or that whoever started the console here claims; an approval
+            may ask for one of them.
     """
 
     actor: Actor
@@ -52,7 +53,7 @@ class SignedIn:
     """What a session keeps of whoever signed in.
 
     Attributes:
-        groups: Those that the provider told.
+        groups: Those that the provider told, or the roles that whoever started the console claims.
         token: The token that was shown, for a session that ends with it.
     """
 

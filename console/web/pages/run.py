@@ -61,7 +61,9 @@ async def show(
     whole: Annotated[bool, Query()] = False,
 ) -> Response:
     """Show a run; `asked` names a request of which is said what became of it."""
-    run = _there(await run_view(connection, scope, run_id, actor=actor), run_id)
+    run = _there(
+        await run_view(connection, scope, run_id, actor=actor, groups=request.state.caller.groups), run_id
+    )
     told = next((one for one in run.requests if str(one.id) == asked), None)
     cut = 0 if whole else max(0, len(run.timeline) - _TIMELINE)
     return page(

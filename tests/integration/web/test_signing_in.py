@@ -40,9 +40,11 @@ async def test_a_session_begins_with_a_token_and_ends_for_every_copy_of_its_cook
 
 async def test_the_printed_link_works_once_and_signs_in_an_admin(database_url: str) -> None:
     async with console(database_url) as web, web.client() as first, web.client() as second:
-        secret = web.app.state.parts.links.make("ann")
+        secret = web.app.state.parts.links.make("ann", {"finance"})
         entered = await first.get("/sign-in/link", params={"token": secret})
         assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        groups = await web.pool.fetchval("SELECT groups FROM milepost.console_session")
+        assert groups == ["finance"], "what an approval that asks for a role counts"
         assert (await first.get("/api/v1/openapi.json")).status_code == 200
         again = await second.get("/sign-in/link", params={"token": secret})
         assert (again.status_code, again.json()["code"]) == (403, "MP708")

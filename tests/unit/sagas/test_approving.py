@@ -316,6 +316,7 @@ def test_a_rejected_undo_is_not_lost() -> None:
     assert "incident.candidate" in play.events and play.run.step("undo_two") is None
     play.send(Act("retry", "bob", "the customer insists", "undo_three"))
     assert (play.run.state, question(play, "undo_three").generation) == (RunState.MANUAL_REQUIRED, 2)
+    assert play.step("undo_three").code == "APPROVAL_REQUIRED", "nothing of what it is about has changed"
     say(play, "approve", "undo_three", "bob")
     play.succeed("undo_three")
     assert play.state("undo_two") is StepState.COMPENSATION_PENDING
