@@ -162,7 +162,7 @@ class Database:
             try:
                 yield tx
             except BaseException:
-                if guard.ended():
+                if guard.ended_beneath():
                     # Savepoints are gone with the transaction; closing the session would fail at them, and that
                     # error would hide this one. What the function left the connection in is of no more use.
                     with suppress(Exception):

@@ -76,6 +76,12 @@ class SessionGuard:
         inner = self._connection.get_transaction()
         return inner is None or inner is not self._inner or not inner.is_active or self._driver_ended()
 
+    def ended_beneath(self) -> bool:
+        """Tell whether the transaction was ended by a statement that SQLAlchemy does not know of."""
+        assert self._connection is not None
+        inner = self._connection.get_transaction()
+        return inner is not None and inner.is_active and self._driver_ended()
+
     def _committing(self, connection: Connection) -> None:
         # Before anything is sent, so that neither half an effect nor a mark without its effect is committed.
         if not self.may_commit:

@@ -14,6 +14,7 @@ from milepost.streams.database import Database, raw_connection, require_same_tra
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.pool import NullPool
 
 from tests.support.inbox import nothing_published
@@ -168,3 +169,37 @@ async def test_without_an_engine_the_driver_knows(database_url: str) -> None:
             await require_same_transaction(tx)
     finally:
         await database.close()
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Row(Base):
+    __tablename__ = "ledger"
+    what: Mapped[str] = mapped_column(primary_key=True)
+
+
+async def test_only_what_was_ended_beneath_a_session_costs_its_connection(database: Database) -> None:
+    assert database._engine is not None
+    if isinstance(database._engine.pool, NullPool):
+        pytest.skip("each transaction has a connection of its own")
+
+    async def failed_flush(tx: Transaction) -> None:
+        tx.session.add(Row(what="taken"))
+        await tx.session.flush()
+
+    async def committed(tx: Transaction) -> None:
+        await tx.session.begin_nested()
+        await tx.session.execute(text("SELECT 1"))
+        await tx.connection.execute("COMMIT")
+        raise KeyError("what the function raised")
+
+    pids = []
+    for act, error in ((failed_flush, IntegrityError), (committed, KeyError), (failed_flush, IntegrityError)):
+        with pytest.raises(error):
+            async with database.transaction(nothing_published) as tx:
+                pids.append(await tx.connection.fetchval("SELECT pg_backend_pid()"))
+                await act(tx)
+    assert pids[0] == pids[1] != pids[2]
+    assert database._engine.pool.checkedout() == 0  # type: ignore[attr-defined]
