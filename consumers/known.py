@@ -20,7 +20,7 @@ from .rows import Loaded
 #: Seconds for which the database's clock is taken to have gone on as this process's own.
 LONGEST = 1.0
 #: Most runs that are remembered between a command and its reply.
-MOST = 1000
+MOST = 300
 
 
 @dataclass(frozen=True, slots=True)
