@@ -59,8 +59,10 @@ async def show(
     run_id: UUID,
     asked: str = "",
     whole: Annotated[bool, Query()] = False,
+    wanted: Annotated[str, Query(max_length=50)] = "",
+    at: Annotated[str, Query(max_length=400)] = "",
 ) -> Response:
-    """Show a run; `asked` names a request of which is said what became of it."""
+    """Show a run; `asked` names a request that is told of, `wanted` and `at` an act and a step to begin with."""
     run = _there(
         await run_view(connection, scope, run_id, actor=actor, groups=request.state.caller.groups), run_id
     )
@@ -74,6 +76,8 @@ async def show(
         run=run,
         trace_url=parts(request).settings.trace_url(run.trace),
         asked=told,
+        wanted=wanted,
+        at=at,
         timeline=run.timeline[cut:],
         cut=cut,
         chart=chart(run),
