@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from ..recovery.age_bounds import Bounds
 from ..recovery.age_kinds import KINDS, Kind
@@ -25,13 +25,51 @@ _SILENT = Bounds(5.0, 60.0)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a consumer has come in a partition, and for how long it has not moved."""
+    """How far a consumer has come in a partition, and for how long it has not moved.
+
+    Attributes:
+        unread: For how long the first record from there on has been to read; None where that is not known.
+    """
 
     consumer: str
     topic: str
     partition: int
     offset: int
     still: timedelta
+    unread: timedelta | None = None
+
+    @property
+    def waits(self) -> timedelta:
+        """For how long it has had something to read and read nothing: a quiet partition is no stuck one."""
+        return self.still if self.unread is None else max(timedelta(0), min(self.still, self.unread))
+
+    @property
+    def at(self) -> tuple[str, int, int]:
+        """Topic, partition and offset of what it reads next."""
+        return self.topic, self.partition, self.offset
+
+
+def waiting(places: Sequence[Place], ends: Mapping[tuple[str, int], int]) -> set[tuple[str, int, int]]:
+    """Return where consumers have something to read and have not moved for so long that its age matters."""
+    return {
+        place.at
+        for place in places
+        if ends.get((place.topic, place.partition), place.offset) > place.offset
+        and _SILENT.level(place.still.total_seconds()) != "ok"
+    }
+
+
+def aged(
+    places: Sequence[Place], written: Mapping[tuple[str, int, int], datetime], now: datetime
+) -> list[Place]:
+    """Return the places with the age of what waits there.
+
+    Args:
+        written: When the first record from a place on was written, where that is known.
+    """
+    return [
+        replace(place, unread=now - written[place.at]) if place.at in written else place for place in places
+    ]
 
 
 def judge_consumers(places: Sequence[Place], ends: Mapping[tuple[str, int], int]) -> Iterator[Check]:
@@ -53,11 +91,12 @@ def judge_consumers(places: Sequence[Place], ends: Mapping[tuple[str, int], int]
                 "consumers", "ok", f"consumer {consumer} is at the end of {counted(len(found), 'partition')}"
             )
             continue
-        _, worst_place = max(waits, key=lambda one: one[1].still)
+        _, worst_place = max(waits, key=lambda one: one[1].waits)
         where = f"{worst_place.topic}/{worst_place.partition}"
-        still = f"{where} has not moved for {span(worst_place.still)}"
+        known = worst_place.unread is not None and worst_place.unread < worst_place.still
+        still = f"{where} has {'waited to be read' if known else 'not moved'} for {span(worst_place.waits)}"
         text = f"consumer {consumer} is {amount} behind; {still} ({_words(_SILENT)})."
-        level = _SILENT.level(worst_place.still.total_seconds())
+        level = _SILENT.level(worst_place.waits.total_seconds())
         if level == "ok":
             yield Check("consumers", "ok", text)
         else:

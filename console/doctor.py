@@ -16,14 +16,15 @@ from rich.text import Text
 
 from ..recovery.sealing import Sql as Sealing
 from ..schemas.errors import ConnectError, StartError, StateError
+from ..schemas.ids import SystemClock
 from ..schemas.options import Repeat
 from ..schemas.settings import Duration, Settings
 from ..schemas.states import StepKind, StepState
-from ..streams.ends import end_offsets
+from ..streams.ends import end_offsets, written_at
 from ..streams.migrate import migration_files
 from ..streams.topics import describe
 from . import acts, dead_store, findings, webhooks
-from .age_findings import Place, judge_ages, judge_consumers
+from .age_findings import Place, aged, judge_ages, judge_consumers, waiting
 from .application import definitions, event_topics, internal_topics, optional_app
 from .findings import Check, Group
 from .letters import ALARM, STUCK, judge_letters, judge_redrives, judge_unsent
@@ -224,11 +225,12 @@ async def _kafka(
     except (ConnectError, StartError) as error:
         yield Check("consumers", "error", error.text, error.code)
         return
-    if any(check.severity != "ok" for check in judge_consumers(places, ends)):
-        await asyncio.sleep(READ_ON)
+    if late := waiting(places, ends):
+        written, _ = await asyncio.gather(written_at(kafka, late), asyncio.sleep(READ_ON))
         with suppress(ConnectError, StateError):
             async with reading(given.database_url()) as store:
                 places = await _places(store)
+        places = aged(places, written, SystemClock().now())
     for behind in judge_consumers(places, ends):
         yield behind
     for memory in await judge_memory(service) if service is not None else ():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from milepost.console.age_findings import Place, judge_ages, judge_consumers
+from milepost.console.age_findings import Place, aged, judge_ages, judge_consumers, waiting
 from milepost.recovery.age_bounds import Bounds
 from milepost.recovery.age_kinds import KINDS, Kind
 from milepost.recovery.ages import Age, troubles, worst
@@ -103,3 +103,21 @@ def test_a_consumer_that_reads_nothing_is_told_by_its_worst_partition() -> None:
     assert billing.text.startswith("consumer billing is 3 records behind; orders/0 has not moved for 1d")
     assert (books.severity, books.text) == ("ok", "consumer books is at the end of 1 partition")
     assert (mail.severity, old.severity) == ("ok", "ok"), "what has just moved, and what is no topic any more"
+
+
+def test_a_record_on_a_partition_that_was_quiet_has_waited_since_it_was_written() -> None:
+    quiet, ends = timedelta(minutes=15), {("orders", 0): 3, ("orders", 1): 9, ("orders", 2): 5}
+    places = [Place("books", "orders", 0, 2, quiet), Place("books", "orders", 2, 5, timedelta(days=1))]
+    assert waiting(places, ends) == {("orders", 0, 2)}
+    now = datetime(2026, 7, 1, tzinfo=UTC)
+    written = {("orders", 0, 2): now - timedelta(seconds=22)}
+    (late,) = judge_consumers(aged(places, written, now), ends)
+    assert (late.severity, late.code) == ("warning", "MP754")
+    assert late.text.startswith("consumer books is 1 record behind; orders/0 has waited to be read for 22s")
+    (fresh,) = judge_consumers(aged(places, {("orders", 0, 2): now}, now), ends)
+    assert fresh.severity == "ok"
+    moved = [Place("books", "orders", 1, 8, timedelta(seconds=7))]
+    (old,) = judge_consumers(aged(moved, {("orders", 1, 8): now - timedelta(hours=1)}, now), ends)
+    assert old.severity == "warning" and "orders/1 has not moved for 7.0s" in old.text, (
+        "it reads an old topic"
+    )
