@@ -162,7 +162,9 @@ class Lease:
                 if not self._taken:
                     await self.take()
         except DATABASE_ERRORS as error:
-            logger.warning("lease of this process not renewed: %s: %s", type(error).__name__, error)
+            # A TimeoutError has no text of its own.
+            words = str(error) or f"the database did not answer within {bound:g} s"
+            logger.warning("lease of this process not renewed: %s: %s", type(error).__name__, words)
         if self._taken and not self.held():
             self._lose()
 

@@ -25,6 +25,8 @@ from .errors import StartError
 from .masking import mask_url
 from .queues import check_numbers
 
+#: A shorter lease would run out between two renewals.
+SHORTEST_LEASE = timedelta(milliseconds=500)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -48,7 +50,16 @@ def _positive(value: timedelta) -> timedelta:
     return value
 
 
+def _lasting(value: timedelta) -> timedelta:
+    if value < SHORTEST_LEASE:
+        raise ValueError(
+            "a lease has to be 500ms or longer: it is renewed at a third of it, over the database; 30s suits most"
+        )
+    return value
+
+
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(_positive)]
+Lease = Annotated[Duration, AfterValidator(_lasting)]
 KafkaSecurity = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -72,7 +83,7 @@ class Settings(BaseSettings):
         kafka_user: SASL user.
         kafka_password: Its password.
         lease: How long a worker or relay owns its work without renewing; renewed at a third, and a
-            worker's every two seconds at least.
+            worker's every two seconds at least. 500 ms or longer.
         grace: How long a stopping process may finish what it has begun; keep it under the platform's kill.
         step_concurrency: Steps at once per process and queue.
         queue_concurrency: Other numbers for single queues, as "reports=4,default=200".
@@ -134,7 +145,7 @@ class Settings(BaseSettings):
     kafka_mechanism: KafkaMechanism = "SCRAM-SHA-512"
     kafka_user: str | None = None
     kafka_password: SecretStr | None = None
-    lease: Duration = timedelta(seconds=30)
+    lease: Lease = timedelta(seconds=30)
     grace: Duration = timedelta(seconds=25)
     step_concurrency: int = Field(default=100, gt=0)
     queue_concurrency: Annotated[str, AfterValidator(check_numbers)] = ""

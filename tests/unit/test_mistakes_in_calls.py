@@ -77,8 +77,8 @@ def test_a_ready_client_in_place_of_a_factory() -> None:
 )
 def test_durations(monkeypatch: pytest.MonkeyPatch, text: str, seconds: float) -> None:
     monkeypatch.setenv("MILEPOST_DATABASE_URL", "postgresql://localhost/x")
-    monkeypatch.setenv("MILEPOST_LEASE", text)
-    assert Settings.from_env().lease == timedelta(seconds=seconds)
+    monkeypatch.setenv("MILEPOST_GRACE", text)
+    assert Settings.from_env().grace == timedelta(seconds=seconds)
 
 
 def test_a_duration_without_unit_says_how_to_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +87,14 @@ def test_a_duration_without_unit_says_how_to_write_it(monkeypatch: pytest.Monkey
     with pytest.raises(
         StartError, match=r"MP203 settings: MILEPOST_LEASE: .*'5' is no duration; write \"30s\""
     ):
+        Settings.from_env()
+
+
+@pytest.mark.parametrize("text", ["1ms", "499ms"])
+def test_a_lease_that_cannot_be_renewed_in_time(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("MILEPOST_DATABASE_URL", "postgresql://localhost/x")
+    monkeypatch.setenv("MILEPOST_LEASE", text)
+    with pytest.raises(StartError, match="MP203 settings: MILEPOST_LEASE: a lease has to be 500ms or longer"):
         Settings.from_env()
 
 
