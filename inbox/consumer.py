@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 from ..schemas.commands import Command, Replier, reply_of
 from ..schemas.envelope import Envelope
@@ -146,8 +146,9 @@ class Consumer:
                 first is answered without a call of the function, and the late command is refused (UNDONE_BEFORE).
 
         Raises:
-            DefinitionError: MP123 and MP124 as `on`, MP470 when command and reply do not belong together, MP477 when
-                what `undoes` names is not answered here.
+            DefinitionError: MP123 and MP124 as `on`, MP470 when command and reply do not belong together, MP473 when
+                the function is annotated to return something else, MP477 when what `undoes` names is not answered
+                here.
         """
         if reply_of(command) is not reply:
             raise DefinitionError(
@@ -164,6 +165,7 @@ class Consumer:
 
         def register(answer: Answerer[C, E]) -> Answerer[C, E]:
             _check(self.name, answer)
+            _check_reply(self.name, answer, reply)
             found = Answering(self.name, command, reply, undoes, answer, self._reply)
             self.on(command)(found)
             self.answering.append(found)
@@ -198,6 +200,35 @@ class PreparedConsumer(Consumer):
     def __init__(self, name: str, prepare: Prepare) -> None:
         super().__init__(name)
         self.prepare = prepare
+
+
+def _check_reply(consumer: str, answer: Callable[..., Any], reply: type[Event]) -> None:
+    """Refuse a function whose annotation says that it returns something else; one that says nothing may do well."""
+    inner: Any = answer
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if not inspect.isroutine(inner):
+        inner = type(inner).__call__
+    inner = inspect.unwrap(inner)
+
+    def only_return() -> None: ...
+
+    only_return.__annotations__ = {
+        name: written for name, written in getattr(inner, "__annotations__", {}).items() if name == "return"
+    }
+    try:
+        declared = get_type_hints(only_return, globalns=getattr(inner, "__globals__", {})).get("return", Any)
+    except Exception:  # a name that is known to type checkers only, or to the function around
+        return
+    if declared is Any or not inspect.isclass(declared):
+        return
+    if not issubclass(declared, reply) and declared not in reply.__mro__:
+        found = "None" if declared is type(None) else declared.__name__
+        raise DefinitionError(
+            "MP473",
+            f"consumer {consumer}: {_name(answer)} is annotated to return {found}, not {reply.__name__}. "
+            f"Return the reply and write -> {reply.__name__}, or raise Refused(code).",
+        )
 
 
 def _name(function: object) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from milepost.inbox.consumer import Consumer
+from milepost.schemas.commands import Command
 from milepost.schemas.errors import DefinitionError
 from milepost.schemas.events import Event
 from milepost.schemas.options import Retry
@@ -21,6 +22,10 @@ class PlacedToo(Event, type="c.placed", topic="orders"):
 
 
 class Shipped(Event, type="c.shipped", topic="shipping"):
+    order: str
+
+
+class Ordered(Command[Placed], type="c.order", topic="orders"):
     order: str
 
 
@@ -82,3 +87,67 @@ def test_other_async_callables_are_handlers(good: Any) -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="MP123"):
         Consumer(**options)
+
+
+async def answers_none(command: Ordered, tx: Any) -> None: ...
+
+
+async def answers_another(command: Ordered, tx: Any) -> Shipped:
+    return Shipped(order=command.order)
+
+
+class AnswersText:
+    async def __call__(self, command: Ordered, tx: Any) -> str:
+        return command.order
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (answers_none, "None"),
+        (answers_another, "Shipped"),
+        (AnswersText(), "str"),
+        (functools.partial(answers_none), "None"),
+    ],
+)
+def test_an_answer_that_is_annotated_to_be_something_else_is_refused(wrong: Any, what: str) -> None:
+    consumer = Consumer("billing")
+    with pytest.raises(
+        DefinitionError, match=rf"MP473 consumer billing: .* return {what}, not Placed\. .*-> Placed"
+    ):
+        consumer.answers(Ordered, Placed)(wrong)
+    assert not consumer.answering and not consumer.topics
+
+
+class PlacedLate(Placed, type="c.placed_late", topic="orders"):
+    pass
+
+
+async def says_nothing(command, tx): ...  # type: ignore[no-untyped-def]
+
+
+async def says_anything(command: Ordered, tx: Any) -> Any: ...
+
+
+async def says_an_event(command: Ordered, tx: Any) -> Event:
+    return Placed(order=command.order)
+
+
+async def says_a_kind_of_it(command: Ordered, tx: Any) -> PlacedLate:
+    return PlacedLate(order=command.order)
+
+
+async def says_maybe(command: Ordered, tx: Any) -> Placed | None:
+    return None
+
+
+async def says_what_is_unknown(command: Ordered, tx: Any) -> Unknown: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [says_nothing, says_anything, says_an_event, says_a_kind_of_it, says_maybe, says_what_is_unknown],
+)
+def test_an_answer_that_may_be_the_reply_is_taken(fine: Any) -> None:
+    consumer = Consumer("billing")
+    assert consumer.answers(Ordered, Placed)(fine) is fine
