@@ -17,6 +17,7 @@ from ..schemas.states import Risk
 from . import each
 from .approvals import Approval, declare
 from .context import Context, View
+from .functions import check_function
 from .nodes import ChildStep, CommandStep, Node, Step, Timer, Wait
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Declarations(Generic[I]):
         """
         saga = self._own
         saga.open_for(f"wait {name}")
+        check_function(f"{saga.title}, wait {name}", "match", match, "view", "view.input.id")
         wait: Wait[I, E] = Wait(
             saga, name, event=event, match=match, timeout=timeout, on_timeout=on_timeout, broadcast=broadcast
         )
@@ -80,6 +82,8 @@ class Declarations(Generic[I]):
         """
         saga = self._own
         saga.open_for(f"timer {name}")
+        if not isinstance(due, timedelta):
+            check_function(f"{saga.title}, timer {name}", "due", due, "view", "view.input.due")
         timer: Timer[I] = Timer(saga, name, due=due)
         saga.take_name(name, f"timer {name}")
         saga.nodes.append(timer)
@@ -118,6 +122,7 @@ class Declarations(Generic[I]):
         """
         saga = self._own
         saga.open_for(f"command {name}")
+        check_function(f"{saga.title}, command {name}", "send", send, "view", "BookTruck(...)")
         step: CommandStep[I, E] = CommandStep(
             saga,
             name,
@@ -203,6 +208,7 @@ class Declarations(Generic[I]):
         """
         own = self._own
         own.open_for(f"child {name}")
+        check_function(f"{own.title}, child {name}", "input", input, "view", "view.input")
         node: ChildStep[I] = ChildStep(
             own,
             name,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import get_type_hints
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 from pydantic import BaseModel
 
 from ..schemas.errors import DefinitionError
 from .specs import AsyncFn
+
+if TYPE_CHECKING:
+    from .saga import Saga
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_async(title: str, what: str, fn: object) -> None:
@@ -45,6 +52,45 @@ def check_parameters(title: str, what: str, fn: AsyncFn, *takes: str) -> None:
             f"{title}, {what}: it is called with ({', '.join(takes)}), and that does not fit: {error}. "
             f"Write async def {getattr(fn, '__name__', 'name')}({', '.join(takes)}).",
         ) from None
+
+
+def check_function(place: str, option: str, fn: object, takes: str, returns: str) -> None:
+    """Refuse something that is no function where a pure one belongs.
+
+    Args:
+        place: The saga, and the node when it is a node's option.
+        takes: What it is called with, as in the example of the message.
+        returns: Such an example's body.
+
+    Raises:
+        DefinitionError: MP113.
+    """
+    if not callable(fn):
+        raise DefinitionError(
+            "MP113",
+            f"{place}: {option}={fn!r} must be a function. Write {option}=lambda {takes}: {returns}.",
+        )
+
+
+def with_brackets(method: F) -> F:
+    """Let a decorator that takes options say that it needs its brackets when it was written without them.
+
+    Raises:
+        DefinitionError: MP117, when called.
+    """
+
+    @functools.wraps(method)
+    def called(saga: Saga[Any], *given: Any, **options: Any) -> Any:
+        if given and callable(given[0]):
+            word, fn = method.__name__, getattr(given[0], "__name__", repr(given[0]))
+            options_of = "repeat=Repeat.SAFE" if word == "step" else ""
+            raise DefinitionError(
+                "MP117",
+                f"{saga.title}: @{saga.name}.{word} above {fn} needs brackets. Write @saga.{word}({options_of}).",
+            )
+        return method(saga, *given, **options)
+
+    return cast(F, called)
 
 
 def result_class(title: str, name: str, fn: AsyncFn) -> type[BaseModel] | None:

@@ -20,6 +20,7 @@ from .context import Context
 from .declarations import Declarations
 from .declaring import NODE_NAME, QUEUE_NAME, SAGA_NAME, check_name, declare_step
 from .definition import Definition
+from .functions import check_function, with_brackets
 from .nodes import Node, Step
 from .specs import AsyncFn, check_risk
 from .versions import Past, Versioned
@@ -57,7 +58,8 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
             of files, policy version, mode), so that `start(..., reuse=True)` finds an equal run.
 
     Raises:
-        DefinitionError: MP114 for a name that topics or keys cannot hold, MP137 for a severity that is none.
+        DefinitionError: MP113 for a `key` or `lock` that is no function, MP114 for a name that topics or keys
+            cannot hold, MP137 for a severity that is none.
     """
 
     def __init__(
@@ -100,12 +102,16 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
         check_name("saga", name, SAGA_NAME)
         check_name(f"{self.title}: queue", queue, QUEUE_NAME)
         check_risk(self.title, severity)
+        check_function(self.title, "key", key, "order", "order.id")
+        if lock is not None:
+            check_function(self.title, "lock", lock, "order", "order.truck")
         if version < 1:
             raise DefinitionError("MP114", f"saga {name}: version={version} must be 1 or more.")
 
     def __repr__(self) -> str:
         return f"<Saga {self.title}>"
 
+    @with_brackets
     def step(
         self,
         *,
@@ -158,6 +164,7 @@ class Saga(Declarations[I], Versioned[I], Generic[I]):
 
         return declare
 
+    @with_brackets
     def tx_step(
         self,
         *,

@@ -48,6 +48,42 @@ def test_an_undo_without_the_result() -> None:
         reserve.undo(release)
 
 
+@pytest.mark.parametrize("option", ["key", "lock"])
+def test_a_text_in_place_of_a_function_of_the_input(option: str) -> None:
+    options: dict[str, Any] = {"key": lambda order: order.id, option: "id"}
+    with pytest.raises(
+        DefinitionError, match=rf"MP113 order v1: {option}='id' must be .* {option}=lambda order:"
+    ):
+        Saga("order", version=1, input=Order, **options)
+
+
+def test_a_text_in_place_of_a_function_of_the_view() -> None:
+    def refused(node: str, option: str) -> Any:
+        return pytest.raises(
+            DefinitionError, match=rf"MP113 order v1, {node} x: {option}=.*{option}=lambda view:"
+        )
+
+    with refused("wait", "match"):
+        saga().wait("x", Event, match="id", timeout=timedelta(hours=1), on_timeout=None)
+    with refused("timer", "due"):
+        saga().timer("x", "1h")
+    with refused("command", "send"):
+        saga().command("x", "BookTruck", reply=Event, timeout=timedelta(hours=1), repeat=Repeat.SAFE)
+    with refused("child", "input"):
+        saga().child("x", saga(), input={"id": "1"})
+
+
+@pytest.mark.parametrize("decorator", ["step", "tx_step"])
+def test_a_decorator_without_its_brackets(decorator: str) -> None:
+    async def reserve(ctx: Context[Order]) -> None: ...
+
+    with pytest.raises(
+        DefinitionError,
+        match=rf"MP117 order v1: @order.{decorator} above reserve .* Write @saga\.{decorator}\(",
+    ):
+        getattr(saga(), decorator)(reserve)
+
+
 def test_an_event_of_a_type_that_is_ours() -> None:
     with pytest.raises(
         DefinitionError, match=r"MP106 event Mine: type='milepost.timer' begins with milepost\."
