@@ -123,11 +123,8 @@ def suggestion(module_name: str, attribute: str) -> str:
     """Say what was probably meant by an application's name; '' when nothing is like it."""
     module = sys.modules.get(module_name)
     if module is None:
-        files = [path.stem for path in Path.cwd().glob("*.py")]
-        files += [path.parent.name for path in Path.cwd().glob("*/__init__.py")]
-        first, dot, rest = module_name.partition(".")
-        near = [close for close in get_close_matches(first, files, 3) if close != first]
-        return _did_you_mean([f"{close}{dot}{rest}:{attribute}" for close in near])
+        near = get_close_matches(module_name, _modules(module_name.count(".")), 3)
+        return _did_you_mean([f"{close}:{attribute}" for close in near if close != module_name])
     if hasattr(module, attribute.partition(".")[0]) and "." in attribute:
         return ""
     from ..consumers.app import Milepost
@@ -135,6 +132,19 @@ def suggestion(module_name: str, attribute: str) -> str:
     apps = [name for name, value in vars(module).items() if isinstance(value, Milepost)]
     near = apps or get_close_matches(attribute, list(vars(module)), 3)
     return _did_you_mean([f"{module_name}:{close}" for close in near])
+
+
+def _modules(depth: int) -> list[str]:
+    """Return the names of the modules in this folder, and so many folders below it."""
+    here, found = Path.cwd(), set[str]()
+    for level in range(depth + 1):
+        for file in ("*.py", "*/__init__.py"):
+            for path in here.glob("*/" * level + file):
+                parts = path.relative_to(here).with_suffix("").parts
+                parts = parts[:-1] if parts[-1] == "__init__" else parts
+                if parts and all(part.isidentifier() for part in parts):
+                    found.add(".".join(parts))
+    return sorted(found)
 
 
 def _did_you_mean(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,6 +143,16 @@ def test_close_names_of_an_app_are_suggested(milepost: Captured, name: str, mean
     assert status == 1
     assert f"Did you mean {meant}?" in err
     sys.modules.pop("app_close", None)
+
+
+def test_a_close_name_in_a_package_is_suggested_whole(milepost: Captured) -> None:
+    Path("hotel").mkdir()
+    for name in ("hotel/service.py", "shot.py"):
+        Path(name).write_text("")
+    status, _, err = milepost("check", "--app", "hotel.servce:service")
+    assert status == 1
+    assert "Did you mean hotel.service:service?" in err and "shot" not in err
+    assert "Did you mean hotel.service:service?" in milepost("check", "--app", "hotle.service:service")[2]
 
 
 def test_no_server_is_status_4(milepost: Captured) -> None:
