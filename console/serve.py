@@ -15,6 +15,9 @@ from .application import load_app, named_app, need_database
 from .options import Globals
 from .output import json_line
 from .reload import serve_again
+from .settings import unread
+
+logger = logging.getLogger("milepost")
 
 _LEVELS = {
     "debug": logging.DEBUG,
@@ -111,6 +114,8 @@ async def serve(given: Globals, roles: Sequence[str], queues: Sequence[str]) -> 
     check_roles(chosen)
     log_to_stderr()
     service = load_app(given)
+    for _, words in unread():
+        logger.warning("%s", words)
     try:
         service.settings  # noqa: B018 - reads them
     except StartError as error:

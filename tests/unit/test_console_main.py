@@ -155,6 +155,14 @@ def test_a_close_name_in_a_package_is_suggested_whole(milepost: Captured) -> Non
     assert "Did you mean hotel.service:service?" in milepost("check", "--app", "hotle.service:service")[2]
 
 
+def test_serve_says_which_variables_nothing_reads(
+    milepost: Captured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MILEPOST_LAESE", "3s")
+    milepost("serve", "--app", app_file("app_unread"))
+    assert "nothing reads MILEPOST_LAESE. Did you mean MILEPOST_LEASE?" in caplog.messages
+
+
 def test_no_server_is_status_4(milepost: Captured) -> None:
     status, _, err = milepost("outbox", "--database", "postgresql://127.0.0.1:1/nothing")
     assert status == 4
