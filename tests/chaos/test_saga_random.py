@@ -21,7 +21,7 @@ from tests.support.nested_read import read
 from tests.support.person import person
 from tests.support.process import Supervised, supervised
 from tests.support.random_actors import QUESTIONS, Actors, acting
-from tests.support.random_kinds import MODEL, NESTED, check_crowd, check_family
+from tests.support.random_kinds import MODEL, NESTED, certain, check_crowd, check_family
 from tests.support.waiting import until
 
 LONG = os.environ.get("MILEPOST_CHAOS") == "long"
@@ -62,10 +62,7 @@ async def check(stage: Stage, actors: Actors) -> None:
             elif saga == "crowd":
                 await check_crowd(stage, run, name)
             else:
-                # A step without an undo that lost all of its tries stays in doubt: it may have happened.
-                doubted = await stage.left_in_doubt(run)
-                known = [what for what in effects if what not in doubted]
-                assert MODEL[saga](state, known)
+                assert MODEL[saga](state, await certain(stage, run))
             if saga == "never":
                 assert await stage.calls(run, "act") <= 1, "a step that is never repeated was called twice"
         except AssertionError as error:
