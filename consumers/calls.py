@@ -276,7 +276,8 @@ class Call:
         if isinstance(error, asyncio.CancelledError | LeaseLost):
             return ProbeError(*self._cancelled())
         found = self._told(error)
-        if self.node.probe is None and found.verdict == "fatal":
+        # The repeat of a SAFE step is the same call under the same key, so that its work is that of the tries before.
+        if self.node.probe is None and found.verdict in {"fatal", "quality"}:
             return ProbeFailed(found.code)
         return ProbeError(found.code, found.message)
 

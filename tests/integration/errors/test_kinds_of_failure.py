@@ -73,6 +73,34 @@ async def test_each_kind(
     assert tuple(row) == (("FORBIDDEN", "FORBIDDEN") if state is RunState.FAILED else (None, None))
 
 
+async def test_a_step_in_doubt_whose_work_is_not_good_enough_is_not_asked_for_ever() -> None:
+    """Its settling repeat is the same call under the same key: nothing new would come of another one."""
+    saga = Saga("order", version=1, input=Order, key=lambda order: order.id)
+    made: list[str] = []
+
+    @saga.step(repeat=Repeat.SAFE, retry=Retry(attempts=2, first=timedelta(milliseconds=1)))
+    async def work(ctx: Context[Order]) -> Order:
+        made.append(ctx.idempotency_key)
+        if len(made) == 1:
+            raise RuntimeError("nobody knows")
+        raise QualityFailed("TOO_SHORT")
+
+    @work.undo
+    async def undo(ctx: Context[Order], done: Order) -> None:
+        made.append("undone")
+
+    saga.flow(work)
+    async with open_kit(Milepost("kinds", sagas=[saga], settings=NOWHERE)) as kit:
+        run = await kit.start(saga, Order(id="o-1"))
+        await kit.until(run, RunState.FAILED)
+        async with kit._opened.database.pool.acquire() as connection:
+            step = await connection.fetchrow(
+                "SELECT state, code, doubt FROM milepost.step WHERE name = 'work'"
+            )
+    assert step is not None and tuple(step) == ("FAILED", "TOO_SHORT", False)
+    assert len(made) == 3 and len(set(made)) == 1, "twice, and once to settle it"
+
+
 @pytest.mark.parametrize("kind", [QualityFailed, PolicyDenied])
 def test_a_consumers_event_is_parked_at_once(kind: type[Refused]) -> None:
     judgement = judged(kind("NO", "because"), {})
