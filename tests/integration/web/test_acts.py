@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from milepost.recovery.permissions import Grant, Role
 from milepost.schemas.masking import MASK
 from pydantic import BaseModel
 
+from tests.support.carrying import carrying
 from tests.support.consoleweb import Client, Web, console
 from tests.support.engine import Rig, rig
 
@@ -53,21 +54,8 @@ async def shop(
             run = await it.service.start(connection, saga, Order(id="o-1"), tenant="acme")
             for name, tenant in more:
                 await it.service.start(connection, saga, Order(id=name), tenant=tenant)
-        carrying = asyncio.create_task(_carry(it)) if carried else None
-        try:
+        async with carrying(it) if carried else nullcontext():
             yield it, web, run.id
-        finally:
-            if carrying is not None:
-                carrying.cancel()
-                with suppress(asyncio.CancelledError):
-                    await carrying
-
-
-async def _carry(it: Rig) -> None:
-    carrier = Carrier(it.engine, max_result_bytes=1000)
-    while True:
-        await carrier.turn()
-        await asyncio.sleep(0.02)
 
 
 async def act(client: Client, run: UUID, body: dict[str, Any], key: str = "k-1") -> httpx.Response:

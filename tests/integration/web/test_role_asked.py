@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from contextlib import suppress
 from datetime import timedelta
 
 from milepost import Saga, Then
-from milepost.consumers.carrying import Carrier
 from pydantic import BaseModel
 
+from tests.support.carrying import carrying
 from tests.support.consoleweb import Client, Web, console, form_proof
-from tests.support.engine import Rig, rig
+from tests.support.engine import rig
 
 
 class Order(BaseModel):
@@ -28,13 +26,6 @@ def payout() -> Saga[Order]:
         )
     )
     return made
-
-
-async def carry(it: Rig) -> None:
-    carrier = Carrier(it.engine, max_result_bytes=1000)
-    while True:
-        await carrier.turn()
-        await asyncio.sleep(0.02)
 
 
 async def entered(web: Web, *roles: str) -> Client:
@@ -68,15 +59,10 @@ async def test_an_approval_that_asks_for_a_role_is_given_on_its_page(database_ur
         begun = (await finance.get(place.replace("&amp;", "&"))).text
         assert 'id="act-1-approve" open' in begun, "what was chosen in the worklist is begun with"
         assert 'id="act-1-reject" open' not in begun
-        carrying = asyncio.create_task(carry(it))
-        try:
+        async with carrying(it):
             sent = {**form, "csrf": form_proof(page), "reason": "the invoice is right"}
             answer = await finance.post(f"/runs/{run}/acts", data=sent)
             assert answer.status_code == 303, answer.text
-        finally:
-            carrying.cancel()
-            with suppress(asyncio.CancelledError):
-                await carrying
         assert (await it.states(run)) == {"": "SUCCEEDED", "ok": "SUCCEEDED"}
         given = await it.row("SELECT by, roles FROM milepost.approval WHERE run_id = $1", run)
         assert tuple(given) == ("ann", ["finance"])
